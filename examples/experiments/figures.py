@@ -131,9 +131,9 @@ def network(trace: dict, layer: int | None = None, query: int = -1) -> plt.Figur
     return figure
 
 
-def side_by_side(traces: dict[str, dict], side: float = 1.7) -> plt.Figure:
+def side_by_side(traces: dict[str, dict], side: float = 1.7, links: dict[str, str] | None = None) -> plt.Figure:
     """For each trace the head whose pattern has the largest gradient: what its scheme computes for pairs, and below each the size of its
-    gradient. Colours run from the least to the most; of gradients by decades, from a ten-thousandth of the largest up."""
+    gradient. Colours run from the least to the most; of gradients by decades, from a ten-thousandth of the largest up. `links`: where the maps of a trace lead in an SVG."""
     rows = {}
     for label, trace in traces.items():
         sizes = np.array([np.nansum(pairs(trace, layer, "pattern", True) ** 2, axis=(1, 2)) for layer in layers_of(trace)])
@@ -147,15 +147,16 @@ def side_by_side(traces: dict[str, dict], side: float = 1.7) -> plt.Figure:
     figure, axes = sheet(2 * len(rows), max(map(len, rows.values())), side, side + 0.3)
     for axis in axes.flat:
         axis.set_visible(False)
-    for upper, lower, (label, row) in zip(axes[::2], axes[1::2], rows.items()):
+    for upper, lower, (label, row), of in zip(axes[::2], axes[1::2], rows.items(), traces):
+        link = (links or {}).get(of)
         upper[0].set_ylabel(label, fontsize=8)
         lower[0].set_ylabel("query i", fontsize=8)
         for above, below, (name, value, gradient) in zip(upper, lower, row):
             above.set_visible(True)
-            map_on(above, value, f"{name}\n{np.nanmin(value):.3g} to {np.nanmax(value):.3g}")
+            map_on(above, value, f"{name}\n{np.nanmin(value):.3g} to {np.nanmax(value):.3g}").set_url(link)
             if gradient is not False and (most := np.nanmax(gradient)) > 0:
                 below.set_visible(True)
-                map_on(below, np.log10(np.maximum(gradient, 1e-4 * most)), f"|gradient| to {most:.2g}", cmap="magma")
+                map_on(below, np.log10(np.maximum(gradient, 1e-4 * most)), f"|gradient| to {most:.2g}", cmap="magma").set_url(link)
     return figure
 
 

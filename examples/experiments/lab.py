@@ -431,9 +431,9 @@ def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READAB
     return pd.concat(found, ignore_index=True)
 
 
-def summary(scores: pd.DataFrame, measure: str | None = None, *by: str) -> pd.DataFrame:
+def summary(scores: pd.DataFrame, measure: str | None = None, *by: str, folder: bool = False) -> pd.DataFrame:
     """A row for each place and test set, and each value of columns `by`: mean, `sd` over seeds, `standard_error` over questions of that mean, least,
-    most, and how many seeds."""
+    most, and how many seeds; with `folder` that of the first seed's run."""
     found = shown(scores, measure)
     grouped = found.groupby([*place(found, *by), "measure"], sort=False, dropna=False)
     frame = grouped["value"].agg(mean="mean", sd="std", least="min", most="max", seeds="count")
@@ -441,7 +441,7 @@ def summary(scores: pd.DataFrame, measure: str | None = None, *by: str) -> pd.Da
         # Questions that are the same for all seeds give no more certainty for more seeds.
         frame["standard_error"] = grouped["standard_error"].agg(
             lambda errors: errors.mean() if found.same_for_seeds[errors.index[0]] else math.sqrt((errors**2).sum()) / len(errors))
-    for each in [each for each in ("best_guess", "paper", "paper_sd") if each in found]:
+    for each in [each for each in ("best_guess", "paper", "paper_sd", *["folder"] * folder) if each in found]:
         frame[each] = grouped[each].first()
     return frame.reset_index()
 
@@ -636,7 +636,7 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     if bad := [name for name in (down, across) if name and (name not in known or down == across)]:
         raise Refused(f"--rows, --columns: {bad[0]} given; two of {', '.join(known).replace('test_set', 'test-set')} required")
     seed = ["seed"] * ("seed" in (down, across))
-    found = summary(scores, measure, *seed)
+    found = summary(scores, measure, *seed, folder=True)
     down = down or ("test_set" if across == "scheme" or (found.task.nunique() > 1 and not across) else "scheme")
     across = across or ("scheme" if down != "scheme" else None)
     others = [name for name in place(found, *seed) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
@@ -648,9 +648,10 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
 
 
-def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: str | None = None, columns: str | None = None) -> str:
-    """crossed() for a paper or a page, the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html"."""
-    table, means = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean")]
+def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: str | None = None, columns: str | None = None, out: str = "") -> str:
+    """crossed() for a paper or a page, the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html", whose
+    cells lead to the first seed's run where `out` is the grid's folder."""
+    table, means, folders = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean", "folder")]
     index, heads = list(table.index.names), list(table.columns.names)
     least = means.groupby(level="task").transform("min") if "task" in index else means.min()
     best = means.eq(means.min(axis=1), axis=0) if "scheme" in heads else means.eq(least)
@@ -664,7 +665,10 @@ def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: st
             for where, texts, bests in zip(names[0], table.fillna("-").values, best.values)]
     first, *others = map(row, (head, *body))
     if form == "html":
-        return in_html(pd.DataFrame(body, columns=head), escape=False)
+        count = len(index)
+        linked = [[*line[:count], *(f"<a href='{page_of(folder, out)}'>{text}</a>" if out and pd.notna(folder) else text
+                                    for text, folder in zip(line[count:], its))] for line, its in zip(body, folders.values)]
+        return in_html(pd.DataFrame(linked, columns=head), escape=False)
     if form == "markdown":
         return "\n".join([first, row(["---"] * len(index) + ["---:"] * len(names[1])), *others])
     begin = rf"\begin{{tabular}}{{{'l' * len(index)}{'r' * len(names[1])}}}"
@@ -701,6 +705,12 @@ def svg_of(figure: Figure, title: str) -> str:
     return re.sub("|".join(THEMED), lambda found: THEMED[found[0]], svg).replace("<svg", f"<svg role='img' aria-label='{html.escape(title)}'", 1)
 
 
+def page_of(folder: str, out: str) -> str:
+    """Where report.html leads for a run: to its page, or to the line with the command that writes it."""
+    path = urllib.parse.quote(os.path.relpath(folder, out))
+    return f"{path}/look.html" if os.path.exists(f"{folder}/look.html") else f"#{path}"
+
+
 def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str, Callable]], measure: str | None = None, maps: Figure | None = None,
          **sides: str | None) -> str:
     """One HTML file: the result first, then curves; numbers, tests, maps, runs and commands are folded."""
@@ -718,6 +728,7 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str,
     def code(words: list[str]) -> str:
         return f"<code>{html.escape(shlex.join(['whence', *words]))}</code>"
 
+    out = runs.attrs["out"]
     done, tests, tasks = runs[runs.state == "done"], differences(found, measure), list(runs.task.unique())
     zeros = causes(done[done.seed == 0])
     zeros = zeros[zeros.step.isin([*sorted(zeros.step.unique())[:2], zeros.step.max()])]
@@ -728,16 +739,17 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str,
     failed = runs[~runs.state.isin(["done", "begun", "not begun"])]
     return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>
 <title>{title}: {len(runs)} runs</title><style>{STYLE}</style><h1>{title}</h1>
-<p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. {len(runs)} runs, {len(done)} done;
+<p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold; a number leads to the first seed's page. {len(runs)} runs, {len(done)} done;
 sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>
 {"".join(f"<p><b>No result:</b> {link(run)}</p>" for run in failed.itertuples())}
-{marked(found, "html", measure, **sides)}{"".join(drawn(*each) for each in pictures.values())}
+{marked(found, "html", measure, **sides, out=out)}{"".join(drawn(*each) for each in pictures.values())}
 {folded("Numbers by scheme and test set", in_html(summary(found, measure)))}
 {folded(f"What makes a difference: {seeds} tests over seeds (Welch), {same} over the same questions; columns _holm are corrected for that many",
         in_html(tests))}
 {folded("Why are gradients zero? In percent of what the mask does not hide, first seeds", in_html(zeros))}
-{folded("Maps of the first seeds on one sequence", svg_of(maps, "maps of each scheme") if maps else "")}
-{folded("Runs", "".join(f"<p>{link(run)} {code(['look', run.folder])}</p>" for run in runs.itertuples()))}
+{folded("Maps of the first seeds on one sequence; a map leads to its run's page", svg_of(maps, "maps of each scheme") if maps else "")}
+{folded("Runs, and the command that writes the page of each", "".join(
+        f"<p id='{html.escape(os.path.relpath(run.folder, out), quote=True)}'>{link(run)} {code(['look', run.folder])}</p>" for run in runs.itertuples()))}
 {folded("How they were trained", "<br>".join(commands))}
 <p class='soft'>Files: {", ".join(f"<a href='{name}'>{name}</a>" for name in FILES)}</p></html>"""
 
@@ -749,8 +761,9 @@ def maps_of(runs: pd.DataFrame) -> Figure:
         import whence
     except ImportError as missing:
         raise Refused(f"--maps: {missing}; pip install .packaging") from None
-    done = runs[(runs.seed == 0) & (runs.state == "done")]
-    return figures.side_by_side({os.path.relpath(each, runs.attrs["out"]): whence.load(each).trace(length=128) for each in done.folder})
+    done, out = runs[(runs.seed == 0) & (runs.state == "done")], runs.attrs["out"]
+    traces = {os.path.relpath(each, out): whence.load(each).trace(length=128) for each in done.folder}
+    return figures.side_by_side(traces, links=dict(zip(traces, (page_of(each, out) for each in done.folder))))
 
 
 def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, formats: tuple[str, ...] = ("pdf", "svg"), maps: Figure | None = None,

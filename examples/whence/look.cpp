@@ -1,5 +1,6 @@
 // look: whence did this gradient come? One pass of a trained model, with every named number, its gradient, the paths by
 // which that came, and why it is zero where it is.
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 
@@ -12,6 +13,7 @@
 #include "examples/whence/playground/write_page.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
+#include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/error.h"
@@ -31,11 +33,15 @@ using Count = Range<std::int64_t>;
 
 void declare_subject(CommandLine& line, Options& options) {
   look::SubjectOptions& subject = options.page.subject;
-  line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
+  line.names("RUN", &options.runs,
+      "folder that `whence train` wrote; a folder of such folders, as of lab.py, is listed; or a scheme: a model of it "
+      "is drawn "
+      "at random");
   line.heading("What is looked at")
       .text("text", &subject.text,
           {.help = "file that a language model reads",
-              .initial = "the beginning of its --validation-data, or else of its --data"})
+              .initial = "a document that was set aside for validation, from its first line of prose: one of three "
+                         "words or more that begin with a small letter, in a paragraph with a whole sentence"})
       .text("prompt", &subject.prompt, {"what it reads, typed here"})
       .integer("task-sample", &subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
@@ -135,6 +141,19 @@ void print(const look::Subject& subject, const Options& options) {
   if (options.paths) std::cout << look::paths_table(inspection).text();
 }
 
+// Of a folder with runs below it, as lab.py leaves them: the command that looks at each; false: `folder` is none.
+bool lists_runs(const std::string& folder) {
+  std::error_code none;
+  if (!look::is_folder(folder) || std::filesystem::exists(std::filesystem::path(folder) / "run.json", none))
+    return false;
+  const std::vector<std::string> runs = runs_below(folder);
+  if (runs.empty()) return false;
+  std::cout << one_line(folder) << ": " << runs.size() << (runs.size() == 1 ? " run" : " runs")
+            << "; to look at one:\n";
+  for (const std::string& run : runs) std::cout << "  " << one_line(shell_command({"whence", "look", run})) << '\n';
+  return true;
+}
+
 int run(CommandLine& line) {
   Options options;
   look::PageRequest& page = options.page;
@@ -143,6 +162,7 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
+  if (line.words().size() == 1 && lists_runs(options.runs[0])) return 0;
   page.subject.run = options.runs[0];
   page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty();

@@ -91,6 +91,19 @@ void set_aside(const CorpusOptions& options, const std::string& path, Documents&
       options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
 }
 
+// The documents of all parts, those of validation among them.
+void read_documents(
+    const CorpusOptions& options, FilesOfParts& files, Documents (&documents)[part_count], std::string& notes) {
+  for (std::size_t part = 0; part < part_count; ++part)
+    for (const std::string& path : files_of_part(options, part, &notes))
+      files[part].push_back(std::make_unique<TextFile>(path, options.field));
+  for (std::size_t part = 0; part < part_count; ++part)
+    for (const auto& file : files[part])
+      for (const std::string_view each : file->documents(options.blank_lines)) documents[part].push_back(each);
+  if (options.validation_data.empty() && options.validation_share > 0)
+    set_aside(options, files[0][0]->path(), documents[0], documents[1], notes);
+}
+
 // Of the hashes, not of the bytes run together: text moved from one file to the next is other data.
 std::string hash_of(const FilesOfParts& parts) {
   std::string list;
@@ -213,6 +226,57 @@ std::vector<bool> validation_documents(
   return chosen;
 }
 
+std::size_t first_line_of_prose(std::string_view text) {
+  const auto ends_sentence = [](std::string_view line) {
+    const std::size_t last = line.find_last_not_of(" \t\r\"')]_*");
+    return last != line.npos && std::string_view(".!?").find(line[last]) != std::string_view::npos;
+  };
+  const auto small_words = [](std::string_view line) {
+    int count = 0;
+    for (std::size_t k = 0; k < line.size(); ++k)
+      count += line[k] >= 'a' && line[k] <= 'z' && (k == 0 || line[k - 1] == ' ' || line[k - 1] == '\t');
+    return count;
+  };
+  std::size_t found = text.npos;  // the first line since a blank one that may be it
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t newline = text.find('\n', begin), end = newline == text.npos ? text.size() : newline;
+    const std::string_view line = text.substr(begin, end - begin);
+    if (line.find_first_not_of(" \t\r") == line.npos)
+      found = text.npos;
+    else if (found == text.npos && small_words(line) >= 3)
+      found = begin;
+    if (found != text.npos && ends_sentence(line)) return found;
+    begin = end + 1;
+  }
+  return text.npos;
+}
+
+Passage passage_to_read(const CorpusOptions& options, const std::string& hash) {
+  FilesOfParts files;
+  Documents all[part_count];
+  std::string notes;
+  read_documents(options, files, all, notes);
+  const bool aside = !all[1].empty();
+  const Documents& documents = all[aside ? 1 : 0];
+  std::size_t first = 0, byte = 0;
+  for (std::size_t k = 0; k < documents.size(); ++k)
+    if (const std::size_t prose = first_line_of_prose(documents[k]); prose != documents[k].npos) {
+      first = k, byte = prose;
+      break;
+    }
+  Passage passage;
+  const std::string_view begins = documents[first].substr(byte);
+  passage.about = !aside                             ? "of the text that it was trained on, as none was set aside"
+                  : !options.validation_data.empty() ? "of the text for validation"
+                                                     : "of a document that was set aside for validation";
+  if (hash_of(files) != hash) passage.about += "; the text has changed since training, which may have read this";
+  passage.place = place_of(files, begins.data());
+  passage.text = begins;
+  if (!options.separate)
+    for (std::size_t k = first + 1; k < documents.size(); ++k) passage.text += documents[k];
+  return passage;
+}
+
 // All files are read before anything is encoded: a bad one among many is found at once.
 Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocabulary_(tokeniser.vocabulary()) {
   if (options.separate && tokeniser.end_of_text() < 0)
@@ -220,16 +284,9 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocab
         "--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
   FilesOfParts files;
   Documents documents[part_count];
-  for (std::size_t part = 0; part < part_count; ++part)
-    for (const std::string& path : files_of_part(options, part, &notes_))
-      files[part].push_back(std::make_unique<TextFile>(path, options.field));
+  read_documents(options, files, documents, notes_);
   hash_ = hash_of(files);
   description_ = description_of(options, hash_, tokeniser);
-  for (std::size_t part = 0; part < part_count; ++part)
-    for (const auto& file : files[part])
-      for (const std::string_view each : file->documents(options.blank_lines)) documents[part].push_back(each);
-  if (options.validation_data.empty() && options.validation_share > 0)
-    set_aside(options, files[0][0]->path(), documents[0], documents[1], notes_);
   std::vector<std::string> notes;
   for (std::size_t part = 0; part < part_count; ++part) {
     for (const auto& file : files[part])

@@ -47,6 +47,21 @@ void refuse_inside_text(const Fields& line, const CorpusOptions& options, const 
 [[nodiscard]] std::vector<bool> validation_documents(
     const std::vector<std::string_view>& documents, double share, std::uint64_t seed);
 
+// A place in a run's own text, for somebody to look at.
+struct Passage {
+  std::string text;   // from there on, through the documents behind it of the same part
+  std::string place;  // "austen.txt: line 812, byte 45021"
+  std::string about;  // "of a document that was set aside for validation"
+};
+
+// The first line of prose in what was set aside for validation, or in the text for training where nothing was; where it
+// has no prose, its beginning. `hash`: that of the run's data. Throws as Corpus does.
+[[nodiscard]] Passage passage_to_read(const CorpusOptions& options, const std::string& hash);
+
+// Where the first line of prose begins: it has three words or more that begin with a small letter, and a sentence ends at
+// the end of a line from there to the next blank one. npos: there is none, as in a table, in code, or without ASCII letters.
+[[nodiscard]] std::size_t first_line_of_prose(std::string_view text);
+
 enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;
 

@@ -13,6 +13,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/loading.h"
@@ -188,19 +189,6 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
   return subject;
 }
 
-// The file to read: the one asked for, or what the run itself read, if that is one file of text and still there.
-std::string text_file(const SubjectOptions& options, const RunRecord& record) {
-  if (!options.text.empty()) return options.text;
-  for (const char* option : {"validation-data", "data"})
-    if (const std::string file = record.option(option); fs::is_regular_file(file)) return file;
-  if (options.own_text)
-    throw FileError(options.run, ": its own text, ", in_quotes(record.option("data")),
-        ", is no file of text that is there; the one that it was trained on required at its place");
-  throw InputError(options.run,
-      ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
-      "required: what it is to read");
-}
-
 // Its text; of JSON lines the documents, one behind the other, as in training.
 std::string text_in(const std::string& file, const RunRecord& record) {
   const std::string bytes = read_file(file), recorded = record.option("field"),
@@ -211,11 +199,56 @@ std::string text_in(const std::string& file, const RunRecord& record) {
   return text;
 }
 
+// In a run's folder in a page, which has no room for all that a run was trained on.
+constexpr const char* passage_file = "passage.json";
+
+// What the run itself read, if it is still there.
+language::Passage own_passage(const SubjectOptions& options, const RunRecord& record) {
+  if (const fs::path kept = fs::path(options.run) / passage_file; fs::exists(kept)) {
+    const Json passage = Json::read(read_file(kept), kept.string());
+    return {passage.text("text"), passage.text("place"), passage.text("about")};
+  }
+  Fields fields("whence train lm");
+  language::CorpusOptions corpus;
+  declare(fields, corpus);
+  set_recorded(fields, record);
+  for (const auto& [name, value] : record.facts)
+    if (name == "file") corpus.more.push_back(value);
+  try {
+    return language::passage_to_read(corpus, record.data);
+  } catch (const InputError& gone) {
+    if (options.own_text)
+      throw FileError(
+          options.run, ": its own text is not there: ", gone.what(), "; what it was trained on required at its place");
+    throw InputError(options.run, ": a run of train lm given, whose own text is not there: ", gone.what(),
+        "; --text FILE or --prompt TEXT required: what it is to read");
+  }
+}
+
+language::Passage passage_of(const SubjectOptions& options, const RunRecord& record) {
+  if (!options.prompt.empty()) return {options.prompt, "--prompt", {}};
+  if (!options.text.empty()) return {text_in(options.text, record), options.text, {}};
+  return own_passage(options, record);
+}
+
+// How many bytes of `text` the tokens from `begin` to `end` stand for, behind how many others; nothing where tokens and text
+// are not the same, as of words that the tokeniser does not know.
+std::optional<std::pair<std::size_t, std::size_t>> bytes_read(const language::Tokeniser& tokeniser,
+    const std::string& text, const language::TokenIds& ids, std::size_t begin, std::size_t end) {
+  std::string all;
+  std::size_t before = 0;
+  for (std::size_t k = 0; k < end; ++k) {
+    if (k == begin) before = all.size();
+    all += tokeniser.token(ids[k]);
+  }
+  if (!text.starts_with(all)) return std::nullopt;
+  return std::pair(before, all.size() - before);
+}
+
 Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() && !options.prompt.empty())
     throw InputError("--prompt: given with --text; one of them required");
-  const std::string place = options.prompt.empty() ? text_file(options, run.record) : "--prompt";
-  const std::string text = options.prompt.empty() ? text_in(place, run.record) : options.prompt;
+  const auto [text, place, about] = passage_of(options, run.record);
   const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
   language::TokenIds ids;
   try {
@@ -233,7 +266,16 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   };
   give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
   subject.asks = "A text; after each token the next one is asked.";
-  subject.facts.emplace_back("text", options.prompt.empty() ? place : options.prompt);
+  std::string where = options.prompt.empty() ? place : options.prompt;
+  if (!about.empty()) {
+    const auto first = static_cast<std::size_t>(begin - ids.begin()),
+               last = static_cast<std::size_t>(end + 1 - ids.begin());
+    if (const auto bytes = bytes_read(*run.tokeniser, text, ids, first, last))
+      where +=
+          to_text(bytes->first > 0 ? to_text(" and ", bytes->first, " bytes on") : "", ", ", bytes->second, " bytes");
+    where += to_text(", ", about);
+  }
+  subject.facts.emplace_back("text", where);
   if (!options.prompt.empty() && end + 1 != ids.end())
     subject.facts.emplace_back(
         "note", to_text(ids.end() - end - 1, " tokens at its end are not read: --length reads more"));
@@ -428,7 +470,13 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
   keep(weights_of(options).file());
   if (language::is_of_text(record)) {
     keep(run / language::tokeniser_file);
-    if (options.prompt.empty()) keep(text_file(options, record), 1 << 16);
+    if (!options.text.empty()) keep(options.text, 1 << 16);
+    if (options.text.empty() && options.prompt.empty()) {
+      language::Passage passage = own_passage(options, record);
+      passage.text = passage.text.substr(0, passage.text.find('\n', 1 << 16));
+      files[(run / passage_file).string()] =
+          Json{{"text", passage.text}, {"place", passage.place}, {"about", passage.about}}.line();
+    }
   } else {
     for (const auto& [name, value] : record.options)
       if (fs::is_regular_file(value)) keep(value);  // a task's own

@@ -19,7 +19,8 @@ namespace whence::look {
 
 struct SubjectOptions {
   std::string run;  // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of two layers, drawn at random
-  std::string text = {};       // file to read, for language models; empty: what the run was validated on, or trained on
+  std::string text =
+      {};  // file to read, for language models; empty: of what the run set aside (corpus.h, passage_to_read)
   std::string prompt = {};     // to read in place of a file
   std::string given = {};      // file of q, k and v (given.h), for a scheme
   std::int64_t sample = 0;     // which sequence of the first test set, for tasks

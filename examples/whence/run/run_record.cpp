@@ -50,18 +50,13 @@ Pairs pairs_of(const Json& object) {
   return pairs;
 }
 
-// A lab's folder has runs below it, and no run.json.
-void refuse_lab(const std::filesystem::path& record) {
-  namespace fs = std::filesystem;
-  const fs::path folder = record.parent_path();
+// As a lab's is, which has no run.json.
+void refuse_folder_of_runs(const std::filesystem::path& record) {
   std::error_code none;
-  if (fs::exists(record, none) || !fs::exists(folder / "lab.lock", none)) return;
-  std::vector<std::string> runs;
-  for (auto entry = fs::recursive_directory_iterator(folder, none); !none && entry != fs::end(entry);
-       entry.increment(none))
-    if (entry->path().filename() == "run.json") runs.push_back(entry->path().parent_path().string());
-  std::ranges::sort(runs);
-  throw InputError(folder.string(), ": a lab given; one of its runs required: ", first_few(runs, ", "));
+  if (std::filesystem::exists(record, none)) return;
+  const std::filesystem::path folder = record.parent_path();
+  if (const std::vector<std::string> runs = runs_below(folder); !runs.empty())
+    throw InputError(folder.string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
 }
 
 // The edition of scheme texts. In the first one `cable` had no options, and was what bring_up_to_date() writes.
@@ -74,6 +69,19 @@ void bring_up_to_date(Pairs& pairs) {
 }
 
 }  // namespace
+
+std::vector<std::string> runs_below(const std::filesystem::path& folder) {
+  std::vector<std::string> runs;
+  std::error_code none;
+  namespace fs = std::filesystem;
+  for (auto entry = fs::recursive_directory_iterator(folder, none); !none && entry != fs::end(entry);
+       entry.increment(none)) {
+    if (entry.depth() == 2) entry.disable_recursion_pending();
+    if (entry->path().filename() == "run.json") runs.push_back(entry->path().parent_path().string());
+  }
+  std::ranges::sort(runs);
+  return runs;
+}
 
 std::string RunRecord::option(const std::string& name) const {
   const auto found = std::ranges::find(options, name, [](const auto& each) { return each.first; });
@@ -93,7 +101,7 @@ const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "a
     "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
-  refuse_lab(path);
+  refuse_folder_of_runs(path);
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
   RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
       page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};

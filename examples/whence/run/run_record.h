@@ -28,7 +28,9 @@ struct RunRecord {
 [[nodiscard]] Json json_of(const RunRecord& record);
 // JSON over several lines; what reads as a number or a truth value is written as one.
 [[nodiscard]] std::string text_of(const RunRecord& record);
-// SystemError when it cannot be read; FileError when it is none; InputError when its folder is a lab's, which names the runs.
+// The runs at most two folders below this one, as lab.py's are below its own, in the order of their names.
+[[nodiscard]] std::vector<std::string> runs_below(const std::filesystem::path& folder);
+// SystemError when it cannot be read; FileError when it is none; InputError that names them where runs are below its folder in its place.
 [[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);
 
 // Options that say where, not what: no run records them.

@@ -47,7 +47,6 @@ void prepare() {
       "--warm-up 0 --evaluate-to 1 --quiet --out lm");
   std::filesystem::create_directories("lab/cope.0");
   std::filesystem::copy("run/run.json", "lab/cope.0/run.json");
-  write("lab/lab.lock", "");
   write("gone.txt", text);
   (void)done(
       "train lm --data gone.txt --scheme absolute --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --steps 2 "
@@ -93,7 +92,7 @@ const std::vector<Refusal> rows{
     {"train flip_flop --processes 3", 2, "--processes: 3 given; a power of two required; "},
     {"train flip_flop --processes 2 --communicator mpi", 2, "--communicator: mpi given; "},
     {"train flip_flop --resume --out none" + tiny, 2, "--resume: no checkpoint in none; "},
-    {"look lab", 2, "lab: a lab given; one of its runs required: lab/cope.0\n"},
+    {"look lab --causes", 2, "lab: a folder of runs given; one of them required: lab/cope.0\n"},
     {"train --resume none", 2, "--resume: no run.json in none; "},
     {"train --resume", 2, "--resume: no run given; its folder required"},
     {"train counting --from run/run.json", 2, "run/run.json: is a run of flip_flop, counting given; "},
@@ -172,7 +171,8 @@ const std::vector<Refusal> rows{
     {"look run --causes --prompt abc", 2,
         "--prompt: given with a run of flip_flop, which knows its own symbols alone; "},
     {"look gone", 2,
-        "gone: a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT required"},
+        "gone: a run of train lm given, whose own text is not there: gone.txt: cannot read: No such file or directory; "
+        "--text FILE"},
     {"look lm --text text.txt --prompt abc", 2, "--prompt: given with --text; one of them required"},
     {"look run --causes --out out", 2, "--out: out given; it has no effect without "},
     {edges + "'gates i=1'", 2,

@@ -4,6 +4,7 @@ On traces made by hand: no module and no run is needed. Ends with 77 where matpl
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -83,6 +84,9 @@ def test_side_by_side():
         for form in ("pdf", "svg", "png"):
             figure.savefig(f"{folder}/a.{form}")
             assert pathlib.Path(f"{folder}/a.{form}").stat().st_size > 1000
+        assert "href" not in re.sub('xlink:href="[#d]', "", pathlib.Path(f"{folder}/a.svg").read_text())  # glyphs, pictures
+        figures.side_by_side({"cope": trace_of(), "rope": trace_of()}, links={"rope": "rope.0/look.html"}).savefig(f"{folder}/a.svg")
+        assert pathlib.Path(f"{folder}/a.svg").read_text().count('xlink:href="rope.0/look.html"') == 4  # two maps and two of their gradients
 
 
 def test_separators():

@@ -216,6 +216,12 @@ class Grid(unittest.TestCase):
         self.assertLess(page.index("<table"), page.index("<svg"))  # the result comes first
         self.assertLess(page.index("<svg"), page.index("<details"))
         self.assertIn("whence look", page)
+        self.assertEqual(page.count("<a href='#rope.0'>"), 3)  # of each test set's cell
+        self.assertIn("<p id='rope.0'>", page)
+        (self.folder / "grid/none.0/look.html").touch()
+        lab.write(runs, found)
+        page = (self.folder / "grid/report.html").read_text()
+        self.assertEqual((page.count("<a href='none.0/look.html'>"), page.count("<a href='#rope.0'>"), page.count("#rope.1")), (3, 3, 0))
         for form, words in (("latex", r"\toprule"), ("markdown", "| --- |"), ("html", "<b>")):
             self.assertIn(words, lab.marked(found, form))
 

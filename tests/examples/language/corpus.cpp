@@ -366,3 +366,59 @@ TEST_CASE("perplexities per byte and per word are of the same nats as the one pe
   CHECK(found.perplexity_per_word == doctest::Approx(std::exp(nats / 7)).epsilon(1e-12));
   CHECK(std::log2(found.perplexity_per_byte) == doctest::Approx(found.bits_per_byte).epsilon(1e-12));
 }
+
+TEST_CASE("corpus: the first line of prose is behind title, author and heads of chapters; no text is too odd to ask") {
+  const auto begins = [](const std::string& text) {
+    const std::size_t at = first_line_of_prose(text);
+    return at == text.npos ? "none" : text.substr(at, 12);
+  };
+  const std::string heads =
+      "The Title of the Book\n\nby an author of whom much is known\n\nVOLUME THE FIRST.\n\nCHAPTER I. In which he "
+      "comes home again\n\n";
+  CHECK(begins(heads + "Short.\n\nIt was a dark and\nstormy Night. He ran.\n") == "It was a dar");
+  CHECK(begins("TITLE\nof a book\r\n\r\n\"When he was here,\" she said,\r\n\"he was not there.\"\r\n") ==
+        "\"When he was");
+  CHECK(begins("one of these lines has no end\n\nbut this one here has.") == "but this one");
+  for (const std::string& none : {""s, "\n"s, "\n\n\n"s, "x"s, "A. B. C."s, heads, "1 2 3\n4 5 6\n"s, "a b c"s,
+           "\0\xFF.\n"s, "Он пришёл домой и лёг спать.\n"s})
+    CHECK_MESSAGE(begins(none) == "none", none);
+}
+
+TEST_CASE("corpus: what is read for people is a document that was set aside, from its first line of prose") {
+  const Scratch scratch("passage");
+  std::string text;
+  std::vector<std::string> all;
+  for (int c = 0; c < 12; ++c) {
+    all.push_back(to_text(
+        "CHAPTER ", c, ".\n\nThis is the text of number ", c, ", which goes on.\n", std::string(40, 'x'), "\n\n\n\n"));
+    text += all.back();
+  }
+  write_file(scratch / "book.txt", text);
+  CorpusOptions options{.data = scratch / "book.txt", .validation_share = 0.3};
+  const std::string hash = Corpus(options, *byte_tokeniser()).hash();
+  const Passage passage = passage_to_read(options, hash);
+  const std::vector<bool> aside = validation_documents({all.begin(), all.end()}, 0.3, 0);
+  const auto first = static_cast<std::size_t>(std::ranges::find(aside, true) - aside.begin());
+  REQUIRE(first > 0);
+  const std::size_t at = text.find(to_text("This is the text of number ", first, ","));
+  CHECK(passage.text.starts_with(to_text("This is the text of number ", first, ",")));
+  CHECK(passage.place == to_text(scratch / "book.txt", ": line ", 1 + count(text.substr(0, at), "\n"), ", byte ", at));
+  CHECK(passage.about == "of a document that was set aside for validation");
+  CHECK(static_cast<int>(std::ranges::count(aside, true)) == count(passage.text, "This is the text"));
+  options.separate = true;  // then what stands behind the document is no text of it
+  CHECK(count(passage_to_read(options, hash).text, "This is the text") == 1);
+  options.separate = false;
+
+  CHECK(has(passage_to_read(options, "another").about, "; the text has changed since training"));
+  options.validation_share = 0;
+  CHECK(passage_to_read(options, hash).text.starts_with("This is the text of number 0,"));
+  CHECK(has(passage_to_read(options, hash).about, "that it was trained on"));
+  options = {.data = scratch / "book.txt", .validation_data = scratch / "own.txt"};
+  write_file(scratch / "own.txt", "1 2 3");  // no prose
+  CHECK(passage_to_read(options, hash).text == "1 2 3");
+  CHECK(passage_to_read(options, hash).place == scratch / "own.txt" + ": line 1, byte 0");
+  write_file(scratch / "lines.jsonl", "{\"text\": \"HEAD\"}\n{\"text\": \"HEAD\\n\\nand a few small words.\"}\n");
+  options.validation_data = scratch / "lines.jsonl";
+  CHECK(passage_to_read(options, hash).text == "and a few small words.");
+  CHECK(passage_to_read(options, hash).place == scratch / "lines.jsonl" + ": line 2, byte 6 of its text");
+}
