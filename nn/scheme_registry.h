@@ -75,6 +75,10 @@ struct SchemeInfo {
   std::string paper = {};                 // "Golovneva et al. 2024, arXiv:2405.18719"
   std::string equation = {};              // one line
   std::vector<SchemeOption> options = {};
+  // The number that a reader moves to see what the scheme does: a probe, or a parameter with places along its axes
+  // ("hidden.weight 3=1"). A probe of numbers from 0 to 1 is moved at one pair, another one in a whole head. Empty: the
+  // content score of the pair.
+  std::string knob = {};
   std::vector<ProbeInfo> probes = {};  // all probes of its code
   bool takes_base = false;             // made from another scheme, named first in the parentheses
   // True if one instance serves all layers. By default each layer has its own, except that a scheme over a base does as

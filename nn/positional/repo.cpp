@@ -61,6 +61,7 @@ const RegisterScheme registered{{.name = "repo",
     .options = {option::number(
                     "base", 10000, {1, 1e12}, "the slowest pair makes one rotation in about 2 pi base positions"),
         option::integer("width", 0, {0, 65536}, "numbers from which a position is computed; 0: dim / 8")},
+    .knob = "positions",
     .probes = {{"positions", "b h t", "the position that each token chooses, in each head",
                    "z_t = w_h.(silu(W_g x_t) * (W_c x_t))  (RePo)"},
         {"rotated_q", "b h i d", "queries, each pair rotated by the query's own position", "R(z_i) q_i  (RePo)"},

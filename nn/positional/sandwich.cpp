@@ -47,6 +47,7 @@ const RegisterScheme registered{{.name = "sandwich",
     .paper = "Chi et al. 2023, arXiv:2212.10356",
     .equation = "A_ij = S_ij + (sum_{m=1..D/2} cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))",
     .options = {option::integer("dim", 128, {2, 65536}, "D, the width of the embedding, an even number")},
+    .knob = "bias",
     .probes = {ReadsByDistance::bias_probe("(sum_m cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))")},
     .variants = {"sandwich(dim=8)"},
     .make = make_scheme<Sandwich>}};

@@ -75,6 +75,7 @@ const RegisterScheme registered{{.name = "shaw",
     .equation =
         "A_ij = q_i.(k_j + a^K[c_ij]) / sqrt(d),  o_i = sum_j P_ij (v_j + a^V[c_ij]),  c_ij = clip(j - i, -K, K)",
     .options = {option::integer("clip", 16, {1, 1e6}, "K: distances beyond it count as K")},
+    .knob = "relative_logit",
     .probes = {{"relative_logit", "b h i j", "the distance's term of the logit",
                    "q_i.a^K[c_ij] / sqrt(d)  (Shaw et al., Eq. 4)"},
         {"pattern_by_distance", "b h i n", "sum of the pattern at each clipped distance", "sum_j P_ij [c_ij = n]",

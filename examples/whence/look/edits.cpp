@@ -89,15 +89,16 @@ class EditedParameter {
   Tensor tensor_, before_;
 };
 
-double loss_with(const Subject& subject, const Quantity& quantity, const Tensor& change) {
+// The pass in which `change` is added to a quantity. `capture` takes all, so that attention is computed as it was when it
+// was looked at.
+Subject::Pass pass_of(const Subject& subject, const Quantity& quantity, const Tensor& change, Capture& capture) {
   const NoGrad values_only;
-  Capture capture("*");  // so that attention is computed as it was when it was looked at
   if (!quantity.is_parameter) {
     capture.edit(quantity.path, [&](const Tensor& value) { return raw::add(value, change); });
-    return subject.pass().loss.item();
+    return subject.pass();
   }
   const EditedParameter edited(subject, quantity.path, raw::add(quantity.value, change));
-  return subject.pass().loss.item();
+  return subject.pass();
 }
 
 Edit value_edit_of(const Inspection& inspection, const std::string& text) {
@@ -110,12 +111,21 @@ Edit value_edit_of(const Inspection& inspection, const std::string& text) {
 }  // namespace
 
 EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
+  return pass_with(inspection, text).outcome;
+}
+
+EditedPass pass_with(const Inspection& inspection, const std::string& text) {
   const Edit edit = value_edit_of(inspection, text);
   const Quantity& quantity = *edit.place.quantity;
   const Tensor change = change_of(inspection, edit, quantity.value);
-  std::optional<double> predicted;
-  if (quantity.gradient.defined()) predicted = dot(quantity.gradient, change);
-  return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
+  EditedPass made{{edit.text, {}, 0}, {}, {}};
+  if (quantity.gradient.defined()) made.outcome.predicted = dot(quantity.gradient, change);
+  Capture capture("*");
+  const Subject::Pass pass = pass_of(inspection.subject(), quantity, change, capture);
+  made.outcome.real = pass.loss.item() - inspection.loss();
+  made.predictions = inspection.subject().predictions(pass.logits);
+  for (const std::string& path : capture.names()) made.values.emplace(path, capture[path].value());
+  return made;
 }
 
 std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const std::vector<std::string>& edits) {

@@ -1,6 +1,7 @@
 // Numbers changed in the middle of a pass: how much the gradient says that the loss will change, and how much it does.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,15 @@ struct EditOutcome {
 // Of "gates layer=0 head=2 = 0", a place (place.h) and its change: every entry there that the mask does not hide. "= X"
 // sets, "*= X" scales, "+= X" adds. InputError: what cannot be read or is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
+
+// The pass forward alone with an edit in force: its outcome, what the model then answers, and the numbers of every
+// quantity by its path.
+struct EditedPass {
+  EditOutcome outcome;
+  std::vector<std::optional<Prediction>> predictions;
+  std::map<std::string, Tensor> values;
+};
+[[nodiscard]] EditedPass pass_with(const Inspection& inspection, const std::string& edit);
 
 // The pass once more with all of these edits in force: what is set passes no gradient on. REQUIRES: as of an Inspection
 [[nodiscard]] std::unique_ptr<Inspection> inspection_with(

@@ -8,6 +8,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
+#include "examples/whence/look/story.h"
 #include "examples/whence/report/colours.h"
 #include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
@@ -211,6 +212,43 @@ Json schemes_json(const TransformerOptions& model) {
   return all;
 }
 
+Json optional_json(std::optional<double> number) { return number ? Json(*number) : Json(); }
+
+Json outcome_json(const EditOutcome& outcome) {
+  return {{"edit", outcome.text}, {"predicted", optional_json(outcome.predicted)}, {"real", outcome.real}};
+}
+
+Json knob_json(const Inspection& inspection, const Knob& knob, const StoryPair& pair, PageNumbers& numbers) {
+  const DType dtype = inspection.subject().dtype();
+  const std::vector<const Quantity*> all = shown(inspection);
+  Json::List stops;
+  for (const Knob::Stop& stop : knob.stops) {
+    Json::List rows;
+    for (const Knob::Row& row : stop.rows)
+      rows.push_back({{"probe", short_name(*row.quantity, all)}, {"bits", dtype == DType::f64 ? 64 : 32},
+          {"value", numbers.add(Tensor::of(row.numbers, {std::ssize(row.numbers)}, dtype))}});
+    stops.push_back(outcome_json(stop.outcome)
+                        .add("number", stop.number)
+                        .add("loss", inspection.loss() + stop.outcome.real)
+                        .add("prediction", stop.prediction ? prediction_json(*stop.prediction) : Json())
+                        .add("rows", rows));
+  }
+  return {{"at", knob.at}, {"change", knob.change}, {"value", optional_json(knob.value)}, {"asked", knob.asked},
+      {"layer", pair.layer}, {"head", pair.head}, {"i", pair.i}, {"j", pair.j}, {"stops", stops}};
+}
+
+// Adds what the story is told with (look/story.h).
+void add_story(Json& data, const Inspection& inspection, PageNumbers& numbers) {
+  const std::vector<HeadEffect> effects = effects_of_heads(inspection);
+  Json::List heads;
+  for (const HeadEffect& each : effects)
+    heads.push_back(outcome_json(each.outcome).add("layer", each.layer).add("head", each.head));
+  const StoryPair pair = story_pair(inspection, effects);
+  data.add("effects", heads);
+  data.add("story", {{"layer", pair.layer}, {"head", pair.head}, {"i", pair.i}, {"j", pair.j}});
+  data.add("knob", knob_json(inspection, knob_at(inspection, pair), pair, numbers));
+}
+
 // What every page begins with.
 template <class Looked> Json json_of_subject(const Looked& looked) {
   const Subject& subject = looked.subject();
@@ -298,12 +336,11 @@ Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
 
 Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links) {
   Json::List changed;
-  for (const EditOutcome& each : edits)
-    changed.push_back(
-        {{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json()}, {"real", each.real}});
+  for (const EditOutcome& each : edits) changed.push_back(outcome_json(each));
   Json data = json_of_pass(inspection, numbers);
   data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
   data.add("palettes", palettes_json());
+  add_story(data, inspection, numbers);
   if (links && inspection.explains()) {
     const Links found = links_of(inspection, bytes_of_links);
     Json::List left_out;
