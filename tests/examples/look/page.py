@@ -155,6 +155,31 @@ def check_symbols(browser, path, data):
     browser.open(path, view="quantities", show="one", quantity="positions")
     browser.press(".symbol[aria-label='g: gates']", "Enter", quantity="gates", view="quantities")
 
+def check_openings(browser, path, data):
+    """A view opens on what tells the most and shows nothing twice; the sum stands in its order, and what else there is in a fold."""
+    titles = lambda: [title for title in browser.texts(".curves svg > .title, .panels > .panel h4") if not re.match(r"h\d  ", title)]
+    browser.open(path)
+    for view, quantity in (("heads", "gates"), ("text", "gates"), ("quantities", "gates"), ("graph", "gates")):
+        browser.click(f"#tab-{view}")
+        browser.at(view=view, quantity=quantity)
+        assert browser.texts("#look > .note", "hidden") == [view in ("text", "graph")], f"{view}: keys of maps are told where there are maps"
+    browser.open(path, view="heads", quantity="gate_logits")
+    assert titles() == ["gate_logits", "logits"], f"{titles()}: the scores are the same numbers"
+    browser.open(path, view="quantities", part="value")
+    assert titles() == ["scores", "gates", "positions", "z", "logits", "pattern"], titles()
+    unfold(browser, "details.rest")
+    assert sorted(titles()) == sorted(each["name"] for each in data["quantities"]), "nothing is left out"
+    browser.open(path, view="paths", of="k")
+    assert browser.texts(".paths tbody th")[:2] == ["by content", "by gates"], browser.texts(".paths tbody th")
+
+def check_plots(browser, path, _):
+    for width, drawn in ((390, 350), (1280, 680)):
+        browser.call("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False)
+        browser.open(path)
+        boxes = browser.texts("figure > h3 ~ svg", "getAttribute('viewBox')")
+        assert boxes and all(box.startswith(f"0 0 {drawn} ") for box in boxes), f"{width} pixels: {boxes}"
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
 def check_answers(browser, path, data):
     """The strip has a column for each token that is asked; the words are the data's, and their losses make the loss."""
     asked = {t: each for t, each in enumerate(data["predictions"]) if each}
@@ -311,6 +336,10 @@ def check_graph(browser, path, data):
     reached, places = [node for node in nodes if node["path"]], [node for node in nodes if node["kind"] != "parameter"]
     browser.open(path, view="graph")
     assert browser.get("(() => { const graph = document.querySelector('.graph'); return graph.scrollWidth <= graph.clientWidth; })()"), "the graph is cut"
+    seen = lambda: set(browser.texts(".flow.quiet", "computedStyleMap().get('visibility').toString()"))
+    assert seen() <= {"hidden"}, "edges to parameters are off at first"
+    browser.click("[data-key=flows]")
+    assert seen() <= {"visible"}, "and there when asked for"
     browser.open(path, view="graph", digits="true")
     by_id = dict(zip(browser.texts(".place", "dataset.focus.slice(6)"), browser.texts(".place .norm")))
     for node in places:
@@ -462,6 +491,7 @@ def check_slider(browser, path, data):
     part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
     read = lambda: browser.texts("#readout b")[0]
     value = lambda page: row_of(page, "logits", 0, 1, 5)[2]
+    loss = lambda page: float(dict(page["facts"])["loss"])
     browser.open(path, view="quantities", **part)
     equal("this", [read()], [value(data)])
     browser.press("[data-key=beside]", "Home")
@@ -477,6 +507,13 @@ def check_slider(browser, path, data):
     browser.get("new Promise(done => { const each = () => document.querySelector(\"[data-focus='play beside']\").textContent.endsWith('pause') ? "
                 "setTimeout(each, 50) : done(); each(); setTimeout(done, 15000); })")
     assert browser.texts("label output") == [checkpoints[-1]["label"]], "it plays to the end, and stops there"
+    steepest = max(range(len(checkpoints) - 1), key=lambda k: loss(checkpoints[max(0, k - 1)]) - loss(checkpoints[k]))
+    part = dict(quantity="logits", part="gradient", show="one", layer=0, head=1, i=5, j=2, digits="true")
+    gradient = lambda page: row_of(page, "logits", 0, 1, 5, "gradient")[2]
+    for gradients, page in (("steepest", checkpoints[steepest]), ("shown", data)):
+        browser.open(path, view="quantities", gradients=gradients, **part)
+        equal(f"gradients of {gradients}", [read()], [gradient(page)])
+    assert gradient(data) != gradient(checkpoints[steepest]), "else nothing is tested"
     check_difference(browser, path, data, beside=1)
     for view in ("paths", "graph"):
         browser.open(path, view=view, run="beside", beside=1)
@@ -560,7 +597,7 @@ def check_sums(browser, path, _):
     browser.open(path, view="heads")
     computed_equal(browser, ".sum .check")
 
-CHECKS = {"cope": (check_symbols, check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
+CHECKS = {"nasty": (check_plots,), "cope": (check_openings, check_symbols, check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
           "large": (check_some_rows,), "shared keys": (check_key_heads,), "long": (check_long,)}

@@ -78,6 +78,8 @@ TEST_CASE("report: nothing refers to the outside, and without a matrix and a plo
     CHECK(occurrences(text, outside) == 0);
   }
   CHECK(text.find("default-src 'none'") != std::string::npos);
+  page.links = {{"look.html", "this & that"}};
+  CHECK(occurrences(html(page), "<p><a href=\"look.html\">look.html</a> this &amp; that</p>") == 1);
   CHECK(occurrences(text, "<script") == 0);
   CHECK(text.find("9.30") != std::string::npos);
 }
