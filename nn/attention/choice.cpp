@@ -18,7 +18,7 @@ std::map<int, const Executor*>& registry() {
 // Returns the executors from `first` down; null: all.
 std::vector<const Executor*> downwards(const Executor* first) {
   std::vector<const Executor*> all = executors();
-  std::ranges::reverse(all);
+  std::reverse(all.begin(), all.end());
   if (first) all.erase(all.begin(), std::ranges::find(all, first));
   return all;
 }

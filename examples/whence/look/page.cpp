@@ -39,9 +39,8 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
   for (const Json& beside : besides.beside) scripts += data_element("class=\"look-beside\"", beside);
   scripts +=
       to_text("<script type=\"application/octet-stream\" id=\"look-numbers\">", besides.numbers.text(), "</script>\n");
-  scripts += "<script>\n\"use strict\";\n(async () => {\n";
-  for (const std::string_view script : report::look_scripts) scripts += script;
-  scripts += "})();\n</script>\n";
+  scripts += to_text("<script type=\"application/json\" id=\"lessons\">", report::safe_in_script(report::lessons),
+      "</script>\n", report::viewer_script(report::look_scripts));
   if (!besides.history.empty()) scripts += to_text("<script>\n(() => {\n", report::plot_script, "})();\n</script>\n");
   return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
 }

@@ -260,9 +260,9 @@ template <class Looked> Json json_of_subject(const Looked& looked) {
   Json::List predictions;
   for (const auto& each : looked.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
-      {"asks", subject.asks}, {"facts", facts}, {"schemes", schemes_json(model)}, {"causal", model.causal},
-      {"tokens", subject.texts}, {"targets", targets}, {"predictions", predictions}, {"layers", model.layers},
-      {"heads", model.heads}, {"key_heads", model.key_heads()}};
+      {"scheme", subject.model->scheme()}, {"asks", subject.asks}, {"facts", facts}, {"schemes", schemes_json(model)},
+      {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets}, {"predictions", predictions},
+      {"layers", model.layers}, {"heads", model.heads}, {"key_heads", model.key_heads()}};
 }
 
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {
@@ -334,13 +334,14 @@ Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
       .add("shares", shares_json(inspection));
 }
 
-Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links) {
+Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links,
+    bool edited) {
   Json::List changed;
   for (const EditOutcome& each : edits) changed.push_back(outcome_json(each));
   Json data = json_of_pass(inspection, numbers);
   data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
   data.add("palettes", palettes_json());
-  add_story(data, inspection, numbers);
+  if (!edited) add_story(data, inspection, numbers);
   if (links && inspection.explains()) {
     const Links found = links_of(inspection, bytes_of_links);
     Json::List left_out;

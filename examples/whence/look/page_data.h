@@ -34,8 +34,9 @@ class PageNumbers {
 };
 
 [[nodiscard]] Json palettes_json();  // 256 colours each, "440154..."
-[[nodiscard]] Json json_of(
-    const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits = {}, bool links = true);
+// Without the story where the inspection is of an `edited` pass: what further edits do is known of the pass without any.
+[[nodiscard]] Json json_of(const Inspection& inspection, PageNumbers& numbers,
+    const std::vector<EditOutcome>& edits = {}, bool links = true, bool edited = false);
 // What is there of every pass, whatever its weights: without links, paths, graph and edits.
 [[nodiscard]] Json json_of_pass(const Inspection& inspection, PageNumbers& numbers);
 // Of a long text: pools, windows and strips.

@@ -146,9 +146,13 @@ class Learner {
     return {{"edits", outcomes}};
   }
 
-  Json inspect() const {
+  Json inspect() {
     constexpr index_t most = 40;  // tokens whose links a browser finds in a second, or those of CDAPE in three
-    return {{"html", look::page_of(looked_at(), {.links = looked_at().subject().tokens.numel() <= most})}};
+    look::PageNumbers numbers;
+    const bool links = looked_at().subject().tokens.numel() <= most;
+    Json answer{{"page", look::json_of(looked_at(), numbers, {}, links, looked_at_ != plain_)}};
+    numbers_ = std::move(numbers);
+    return answer;
   }
 
  protected:
@@ -317,10 +321,14 @@ std::string Session::answer(const std::string& line) {
       numbers_ = learner.numbers();
       return page.line();
     }
+    if (ask == "inspect") {
+      const Json page = learner.inspect();
+      numbers_ = learner.numbers();
+      return page.line();
+    }
     if (ask == "value") return learner.value(question.text("what")).line();
     if (ask == "explain") return learner.explain(question.text("what")).line();
     if (ask == "edit") return learner.edit(question.texts("edits")).line();
-    if (ask == "inspect") return learner.inspect().line();
     throw InputError(
         "'", ask, "' asked; schemes, begin, open, train, errors, look, value, explain, edit or inspect required");
   } catch (const std::bad_alloc&) {

@@ -10,7 +10,7 @@
 //   {"ask": "value", "model": 0, "what": "gates layer=0 head=0 i=9 j=3"}     {"value": 0.7, "gradient": 0, "cause": "clamped"}
 //   {"ask": "explain", "model": 0, "what": "dLoss/dgates layer=0 head=0 i=9 j=3"}     {"text": "..."}
 //   {"ask": "edit", "model": 0, "edits": ["gates layer=0 = 0"]}   {"edits": [{"predicted": ..., "real": ...}]}
-//   {"ask": "inspect", "model": 0}                            {"html": "..."}, the page of `look`
+//   {"ask": "inspect", "model": 0}                            {"page": {...}}, of that look, with links, paths and graph
 // and {"error": "..."}, a sentence, where there is no answer; nothing has changed then.
 #pragma once
 
@@ -36,7 +36,7 @@ class Session {
   ~Session();
 
   [[nodiscard]] std::string answer(const std::string& question);
-  // Of the last answer to "look": the block that its page refers to.
+  // The block that the page of the last answer to "look" or "inspect" refers to.
   [[nodiscard]] std::span<const std::uint8_t> numbers() const;
 
  private:

@@ -59,19 +59,17 @@ std::string element_of(const look::SubjectOptions& run) {
 
 std::string page_with(const std::string& module, const look::SubjectOptions* run) {
   const std::string folder = folder_of_module(module);
-  std::string scripts =
-      run ? element_of(*run)
-          : element("lessons", "application/json", report::safe_in_script(report::playground_lessons));
+  std::string scripts = element("lessons", "application/json", report::safe_in_script(report::lessons));
+  if (run) scripts += element_of(*run);
   scripts += element("worker-script", "text/plain", report::playground_worker) +
              element("engine-script", "text/plain", inside_element(read_file(folder + "/playground.js"))) +
              element("engine-module", "application/octet-stream", packed(read_file(folder + "/playground.wasm")));
-  scripts += "<script type=\"module\">\n";
-  for (const std::string_view script : report::playground_scripts) scripts += script;
-  scripts += "</script>\n";
-  return report::document("whence playground", to_text(report::picture_style, report::playground_style),
+  scripts += report::viewer_script(report::playground_scripts);
+  return report::document("whence playground",
+      to_text(report::style_sheet, report::look_style, report::playground_style),
       "<noscript><p>The engine runs in a script inside this file, which is switched off here.</p></noscript>\n"
-      "<div id=\"playground\"></div>\n",
-      scripts, " 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data: blob:; frame-src 'self'");
+      "<div id=\"look\"></div>\n",
+      scripts, " 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data: blob:");
 }
 
 }  // namespace whence::playground

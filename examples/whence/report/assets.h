@@ -13,9 +13,9 @@ extern const std::string_view plot_script;    // of plots
 extern const std::string_view look_style;     // what page.css lacks for `look`'s page
 // Its script, module by module (examples/whence/look/viewer/), to stand in one async function.
 extern const std::span<const std::string_view> look_scripts;
-extern const std::string_view
-    playground_style;  // what picture.css lacks for the playground (examples/whence/playground/page/)
-extern const std::string_view playground_lessons, playground_worker;
+extern const std::string_view playground_style;  // what they lack for the playground (examples/whence/playground/page/)
+extern const std::string_view lessons;           // of schemes, as JSON
+extern const std::string_view playground_worker;
 extern const std::span<const std::string_view> playground_scripts;  // as look_scripts
 
 }  // namespace whence::report

@@ -52,6 +52,12 @@ std::string safe_in_script(std::string_view json) {
   return safe;
 }
 
+std::string viewer_script(std::span<const std::string_view> modules) {
+  std::string script = "<script>\n\"use strict\";\n(async () => {\n";
+  for (const std::string_view module : modules) script += module;
+  return script + "})();\n</script>\n";
+}
+
 std::string document(std::string_view title, std::string_view style, std::string_view body, std::string_view scripts,
     std::string_view allowed) {
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";

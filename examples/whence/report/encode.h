@@ -24,6 +24,9 @@ namespace whence::report {
 [[nodiscard]] std::string document(std::string_view title, std::string_view style, std::string_view body,
     std::string_view scripts, std::string_view allowed = "");
 
+// The modules of a page (examples/whence/look/viewer/) as its script, each function of which waits for those before it.
+[[nodiscard]] std::string viewer_script(std::span<const std::string_view> modules);
+
 // RFC 4648 base64 with padding, what the browser's atob() reads.
 [[nodiscard]] std::string base64(std::span<const std::uint8_t> bytes);
 

@@ -22,7 +22,7 @@ import zlib
 
 from page_driver import Browser
 
-VIEWS = ["overview", "story", "loupe", "heads", "why", "paths", "text", "graph", "edits", "quantities"]
+VIEWS = ["overview", "story", "lessons", "loupe", "heads", "why", "paths", "text", "graph", "edits", "quantities"]
 
 def unfold(browser, selector):
     browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true); new Promise(done => setTimeout(done, 50))")

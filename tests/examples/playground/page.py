@@ -4,7 +4,6 @@ those of the program. With a folder, pictures of it are left there.
 Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 where there is no Chromium or no module"""
 import argparse
 import base64
-import contextlib
 import json
 import math
 import pathlib
@@ -48,19 +47,11 @@ class Playground(Browser):
         if folder:
             (folder / f"{name}.png").write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
 
-    @contextlib.contextmanager
-    def inside(self):
-        """What is asked and pressed is so in the frame, which has no origin and so is a target of its own."""
-        self.until("document.querySelector('dialog iframe')")
-        outside, frames = self.session, []
-        while not frames:
-            frames = [each["targetId"] for each in self.call("Target.getTargets")["targetInfos"] if each["type"] == "iframe"]
-        self.session = self.call("Target.attachToTarget", targetId=frames[0], flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
-        self.until("document.getElementById('stage')")
-        yield
-        self.session = outside
+    def view(self, key):
+        """One of another kind is drawn when the engine has looked at the model whole."""
+        self.click(f"#tab-{key}")
+        self.until(f"new URLSearchParams(location.hash.slice(1)).get('view') === '{key}' && document.querySelector('#stage > *') && "
+                   "!document.querySelector('.status')?.textContent.startsWith('Drawing')")
 
     def narrow_enough(self):
         found = self.get("['html', 'aside'].map((each) => document.querySelector(each)).map((each) => [each.scrollWidth, each.clientWidth])")
@@ -112,8 +103,9 @@ def check_edits(page):
 def check_saving(page):
     """What is saved is a picture that the browser itself can open; the link is there to be copied."""
     page.get("HTMLAnchorElement.prototype.click = function () { globalThis.saved = { name: this.download, href: this.href }; }; 0")
-    for focus, ending in (("png 0", ".png"), ("svg 0", ".svg")):
-        page.click(f"[data-focus='{focus}']")
+    for picture, ending in ((".pairs canvas", ".png"), (".curve svg", ".svg")):
+        page.get(f"document.querySelector('{picture}').dispatchEvent(new PointerEvent('pointerover', {{ bubbles: true }}))")
+        page.click(".save")
         page.until(f"globalThis.saved?.name.endsWith('{ending}')")
         sizes = page.get("(async () => { const image = new Image(); image.src = saved.href; await image.decode(); return [image.naturalWidth, image.naturalHeight]; })()")
         assert min(sizes) > 100, f"{ending}: {sizes}"
@@ -153,7 +145,7 @@ def check_weights(page, path, program):
         Worker = class extends Plain { constructor(address) { super(address);
           this.addEventListener("message", ({ data }) => data.answer?.loss !== undefined && losses.push(data.answer.loss)); } };""")
     said = "document.querySelector('.weights .facts[role=status]').textContent"
-    page.show(path, "model=rope&model=absolute&model=cdape(kerple)&vector=q&i=29&j=8&head=1&column=2")
+    page.show(path, "model=rope&model=absolute&model=cdape(kerple)&vector=q&i=29&j=8&head=1&d=2")
     page.until("[...document.querySelectorAll('.column')].filter((each) => each.querySelector('canvas')).length === 3")
     page.press("[data-focus='vector value']", "ArrowDown", "ArrowRight")
     page.until(f"{said}.startsWith('q layer=0 head=1 i=30 d=3: ')")
@@ -174,7 +166,7 @@ def check_weights(page, path, program):
     compare(2, "cdape(kerple)", "blocks.0.attention.position.hidden.weight 3=1 = 0")
     choose("slice", "5")
     page.until(f"{said}.startsWith('blocks.0.attention.position.hidden.weight 0=5 1=3 3=1: ')")
-    page.show(path, "model=cope&vector=position.z&i=30&column=64", width=390, height=844)
+    page.show(path, "model=cope&vector=position.z&i=30&n=64", width=390, height=844)
     page.until(f"{said}.startsWith('z layer=0 head=0 i=30 n=64: ')")
     page.narrow_enough()
 
@@ -207,42 +199,42 @@ def check_inspector(page, path, program):
     page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
     page.click("[data-focus='look 0']")
     broken = "self.post = Worker.prototype.postMessage; Worker.prototype.postMessage = () => { throw new Error('No engine today.'); }; 0"
-    with page.inside():
-        page.click("#tab-loupe")
-        page.click("[data-key=digits]")
-        i, j = map(int, page.texts("#stage h3 .name", "textContent.split(' ')[0]"))
-        at = "layer={} head={} i={}".format(*page.get("['layer', 'head'].map((key) => document.querySelector(`[data-key=${key}]`).value)"), i)
-        first, said = row_shown(page), lambda: page.texts(".moved")[0]
-        before, numbers = said_of(at, first, [own], program)
-        for name, row in first.items():
-            close(name, row, [each["value"] for each in numbers[name]])
-        page.press("[data-key=gate]", "End")  # moves the gate to 1
-        page.press(".loupe", "ArrowLeft", "ArrowDown")  # and that of the key before by a step
-        moved = {j: 1, j - 1: first["gates"][j - 1] - 0.05}
-        page.until("document.querySelector('.moved').textContent.startsWith('With these gates')")
-        after, wanted = said_of(at, first, [own, *(f"gates {at} j={key} = {gate!r}" for key, gate in moved.items())], program)
-        loss, was, change, foretold = (float(re.sub(r"\.$", "", word)) for word in re.findall(r"-?\d[\d.e-]*", said())[:4])
-        close("loss", [loss, was, change], [after["loss"], before["loss"], after["loss"] - before["loss"]])
-        predicted = sum(numbers["gates"][key]["gradient"] * (gate - first["gates"][key]) for key, gate in moved.items())
-        assert math.isclose(foretold, predicted, rel_tol=1e-3) and abs(change) > 1e-3, f"{said()}: {predicted} foretold by the program"
-        shares = [[each["wanted"][1] for each in look["page"]["predictions"] if each] for look in (before, after)]
-        one, other = max(zip(*shares), key=lambda pair: abs(pair[1] - pair[0]))
-        assert f"from {100 * one:.3g} % to {100 * other:.3g} %" in said() and one != other, f"{said()}: {shares}"
-        for name, row in row_shown(page).items():
-            close(name, row, [each["value"] for each in wanted[name]])
-            assert max(abs(a - b) for a, b in zip(row, first[name])) > 1e-3, f"{name}: nothing moves"
-        page.click("[data-focus=reset]")
-        assert row_shown(page) == first, "the engine's own numbers again"
+    page.until("document.querySelector('#stage .step')")
+    page.view("loupe")
+    page.click("[data-key=digits]")
+    i, j = map(int, page.texts("#stage h3 .name", "textContent.split(' ')[0]"))
+    at = "layer={} head={} i={}".format(*page.get("['layer', 'head'].map((key) => document.querySelector(`[data-key=${key}]`).value)"), i)
+    first, said = row_shown(page), lambda: page.texts(".moved")[0]
+    before, numbers = said_of(at, first, [own], program)
+    for name, row in first.items():
+        close(name, row, [each["value"] for each in numbers[name]])
+    page.press("[data-key=gate]", "End")  # moves the gate to 1
+    page.press(".loupe", "ArrowLeft", "ArrowDown")  # and that of the key before by a step
+    moved = {j: 1, j - 1: first["gates"][j - 1] - 0.05}
+    page.until("document.querySelector('.moved').textContent.startsWith('With these gates')")
+    after, wanted = said_of(at, first, [own, *(f"gates {at} j={key} = {gate!r}" for key, gate in moved.items())], program)
+    loss, was, change, foretold = (float(re.sub(r"\.$", "", word)) for word in re.findall(r"-?\d[\d.e-]*", said())[:4])
+    close("loss", [loss, was, change], [after["loss"], before["loss"], after["loss"] - before["loss"]])
+    predicted = sum(numbers["gates"][key]["gradient"] * (gate - first["gates"][key]) for key, gate in moved.items())
+    assert math.isclose(foretold, predicted, rel_tol=1e-3) and abs(change) > 1e-3, f"{said()}: {predicted} foretold by the program"
+    shares = [[each["wanted"][1] for each in look["page"]["predictions"] if each] for look in (before, after)]
+    one, other = max(zip(*shares), key=lambda pair: abs(pair[1] - pair[0]))
+    assert f"from {100 * one:.3g} % to {100 * other:.3g} %" in said() and one != other, f"{said()}: {shares}"
+    for name, row in row_shown(page).items():
+        close(name, row, [each["value"] for each in wanted[name]])
+        assert max(abs(a - b) for a, b in zip(row, first[name])) > 1e-3, f"{name}: nothing moves"
+    page.click("[data-focus=reset]")
+    assert row_shown(page) == first, "the engine's own numbers again"
     page.get(broken)
-    with page.inside():
-        page.press("[data-key=gate]", "Home")
-        page.until("document.querySelector('.moved .wrong')?.textContent === 'No engine today.'")
+    page.press("[data-key=gate]", "Home")
+    page.until("document.querySelector('.moved .wrong')?.textContent === 'No engine today.'")
     page.get("Worker.prototype.postMessage = self.post; 0")
-    with page.inside():
-        page.press("[data-key=gate]", "End")
-        page.until("document.querySelector('.moved').textContent.startsWith('With this gate')")
-    page.click("dialog button")
-    page.until("!document.querySelector('dialog')")
+    page.press("[data-key=gate]", "End")
+    page.until("document.querySelector('.moved').textContent.startsWith('With this gate')")
+    page.view("playground")
+    page.until("document.querySelectorAll('.in-force tbody tr').length === 1 && document.querySelectorAll('.pairs canvas').length > 0")
+
+
 
 
 def check_hostile(page, path):
@@ -286,7 +278,7 @@ def check_run(page, program, folder):
     place, edit = "gates layer=1 head=0 i=9 j=4", "gates layer=1 head=0 i=9 j=4 = 0"
     ours = answers([program, "playground", "--answer"], [{"ask": "open", "model": 0, "run": str(run)}, {"ask": "look", "model": 0}, {"ask": "value", "model": 0, "what": place},
                                                         {"ask": "errors", "model": 0, "sequences": 64}, {"ask": "look", "model": 0, "edits": [edit]}])
-    page.show(path, "layer=1&i=9&j=4&quantity=gates")
+    page.show(path, "view=playground&layer=1&i=9&j=4&quantity=gates")
     page.until("document.querySelector('.column .errors dd').textContent !== '\u2013'")
     near = lambda shown, number: math.isclose(float(shown), number, rel_tol=1e-3, abs_tol=0.05)
     shown = page.get("[...document.querySelectorAll('aside tbody tr')].find((row) => row.textContent.includes('1 gates')).children[1].textContent")
@@ -297,6 +289,20 @@ def check_run(page, program, folder):
     page.until("document.querySelector('.edits p[role=status]').textContent.startsWith('Loss')")
     loss = page.get("document.querySelector('.edits p[role=status]').textContent.match(/, ([0-9.e-]+) with/)[1]")
     assert math.isclose(float(loss), ours[4]["loss"], rel_tol=1e-3), f"{edit}: {loss} on the page, {ours[4]['loss']} by the program"
+    page.click("[data-focus='undo 0']")
+    page.until("!document.querySelector('.in-force tbody tr')")
+    page.view("lessons")
+    for lesson in json.loads(LESSONS.read_text()):
+        if lesson["models"][0]["scheme"] != "cope" or "i=" in "".join(lesson["edits"]):
+            continue
+        wanted = answers([program, "playground", "--answer"], [{"ask": "open", "model": 0, "run": str(run)},
+                         {"ask": "look", "model": 0, "edits": lesson["edits"]}])[1]["loss"]
+        page.click(f"[data-focus='try {lesson['key']}']")
+        page.until(f"document.querySelector(`[data-focus='undo {lesson['key']}']`)")
+        shown = page.get("document.querySelector('#stage .step [role=status]').textContent.match(/, ([0-9.e-]+) with/)[1]")
+        assert math.isclose(float(shown), wanted, rel_tol=1e-3), f"{lesson['key']}: loss {shown} on the page, {wanted} by the program"
+    page.view("playground")
+    page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
     assert page.get("document.querySelector('.column h2 input').readOnly && !document.querySelector('.lesson-list button') && !document.querySelector('.play').offsetParent")
 
 

@@ -1,30 +1,19 @@
 // What the page is made of: the quantities of one run and of those beside it, decoded when they are first looked at and
 // cut into sheets, which have rows and columns.
-import { clamped, counted, once } from "./elements.js";
+import { clamped, counted, forget, once } from "./elements.js";
+import { source } from "./source.js";
 import { start, state } from "./state.js";
 
-// ---- Embedded data
-// Of a long text there are pools of the quantities in their place (long.js).
-const embedded = (element) => {
-  const run = { label: "beside", paths: [], edits: [], ...JSON.parse(element.textContent) };
-  return run.overview ? { ...run, quantities: run.overview.quantities } : run;
-};
-export const data = embedded(document.getElementById("look-data"));
-export const besides = [...document.querySelectorAll("script.look-beside")].map(embedded);
+// ---- The run that is shown, and those beside it. An engine shows others later, in the same objects.
+export const data = {};
+export const besides = [];
+export const tokens = [];
+export const quantities = [];
+export const measured = [];
+let numbers = null;  // of all of these in one block; the JSON says where in it each array stands (look/page_data.h)
 // One of those beside is looked at: the chosen one, or that of a place which names another. A run is its own name too.
 export const run_named = (run, { beside = state.beside } = {}) =>
   typeof run === "object" ? run : run === "beside" ? besides[beside] : data;
-
-// The numbers of all runs in one block. The JSON says where in it each array stands (look/page_data.h).
-async function inflated(text) {
-  if (!globalThis.DecompressionStream) {
-    document.getElementById("look").textContent = "This browser is too old to show the maps: it has no " +
-      "DecompressionStream. What they show is in the tables below.";
-  }
-  const letters = atob(text), bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
-}
-const numbers = await inflated(document.getElementById("look-numbers").textContent);
 
 // The numbers of one field of a layer, a parameter or a way; null where there are none. They may have their own block.
 const decoded = new WeakMap();
@@ -48,27 +37,35 @@ function numbers_at({ at, bytes }, bits, block) {
 // one, so that a selector, rows and columns remain.
 function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
   const letters = axes.split(" ");
-  const named = shape.map((size, axis) => ({ size, letter: letters[axis] })).filter(({ size }) => size !== 1);
-  if (!named.length) named.push({ size: 1 });
-  while (named.length > 3) named.splice(0, 2, { size: named[0].size * named[1].size });
+  const named = shape.map((size, axis) => ({ size, letter: letters[axis], own: [[axis, size]] }))
+    .filter(({ size }) => size !== 1);
+  if (!named.length) named.push({ size: 1, own: [] });
+  while (named.length > 3) {
+    const [one, other] = named;
+    named.splice(0, 2, { size: one.size * other.size, own: [...one.own, ...other.own] });
+  }
   if (named.length === 3) named[0].letter = "c";
   const others = ["c", "r", "k"].slice(-named.length);
   return {
     name: path, axes: named.map(({ letter }, axis) => letter || others[axis]).join(" "), scale: "diverging", marks: [],
     caption: frozen ? "a parameter, frozen" : "a parameter", equation: `[${shape.join(", ")}]`, parameter: true,
+    own: named.map(({ own }) => own),
     layers: [{ ...part, layer, shape: named.map(({ size }) => size) }],
   };
 }
 
-const with_all = (run) => Object.assign(run,
-  { all: new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each])) });
-[data, ...besides].forEach(with_all);
+// A page as a run. Of a long text there are pools of the quantities in their place (long.js).
+function readable(page) {
+  const run = { label: "beside", paths: [], edits: [], ...page, words: page.tokens.map(visible) };
+  if (run.overview) run.quantities = run.overview.quantities;
+  run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
+  return run;
+}
 // Of a pass that an engine has just made.
 export function run_of(page, block) {
   for (const part of [...page.quantities.flatMap(({ layers }) => layers), ...page.parameters]) part.block = block;
-  return with_all(page);
+  return readable(page);
 }
-export const quantities = [...data.all.values()];
 export const letters_of = (quantity) => quantity.axes.split(" ").filter((letter) => letter !== "b");
 export const part_of = (quantity, layer) =>
   quantity.parameter ? quantity.layers[0] : quantity.layers.find((part) => part.layer === layer);
@@ -82,11 +79,27 @@ export const index_along = (axis, extent, at) => Math.floor((at[key_of(axis)] ??
 export const kept_along = (axis, extent, index) => ({ [key_of(axis)]: index * sharing(axis, extent) });
 export const extent_of = (quantity, layer, axis) => part_of(quantity, layer).shape[letters_of(quantity).indexOf(axis)];
 
+// The number at `at` in the engine's words: of what, and along each axis ["head=0"], of a parameter ["0=5", "1=3"].
+export function words_of_place(quantity, { layer, shape }, at) {
+  const { name, probe, parameter, own } = quantity, letters = letters_of(quantity);
+  const along = letters.map((letter, axis) => {
+    let index = clamped(index_along(letter, shape[axis], at), 0, shape[axis] - 1);
+    if (!parameter) return [`${letter === "h" ? "head" : letter}=${index}`];
+    return [...own[axis]].reverse().map(([number, size]) => {
+      const here = index % size;
+      index = Math.floor(index / size);
+      return `${number}=${here}`;
+    }).reverse();
+  });
+  return { of: parameter ? name : `${name.includes(".") ? probe : name} layer=${layer}`, along };
+}
+
+export const place_text = ({ of, along }) => [of, ...along.flat()].join(" ");
+
 const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
                      n: "position n", r: "row", k: "column", w: "path", u: "tap" };
 export const word_of = (axis) => axis_words[axis] ?? axis;
 
-export const measured = quantities.filter((quantity) => !quantity.parameter);
 // Those of each pair; and of some the one that tells the most: what a scheme has between 0 and 1, as gates are, else
 // what it adds in the end, else the pattern.
 export const of_pairs = (quantity) => /^(h )?i j$/.test(letters_of(quantity).join(" "));
@@ -134,7 +147,7 @@ export function extremes_of(cells, hidden) {
 export function sheet(fields) {
   const extremes = extremes_of(fields.cells, fields.hidden);
   return { hidden: null, causes: null, marks: [], note: "", tells: null, row_from: 0, column_from: 0, step: 1,
-           row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis),
+           row_labels: labels_of(fields.row_axis, fields.run), column_labels: labels_of(fields.column_axis, fields.run),
            shared: () => extremes, ...fields, extremes, pictures: new Map() };
 }
 
@@ -169,7 +182,8 @@ function cut(run, quantity, part, kind, slice) {
   const causes = decode(part, "causes", 8)?.subarray(slice.offset, end) ?? null;
   return sheet({ ...slice, ...looks_of(quantity, kind), causes, run, hidden: hidden_of(run, causes, slice),
     cells: decode(part, kind).subarray(slice.offset, end),
-    shared: () => shared_extremes(quantity.name, kind, ["this", "beside"]) });
+    shared: () => run === data || besides.includes(run) ? shared_extremes(quantity.name, kind, ["this", "beside"])
+      : (run.spans ??= {})[`${quantity.name} ${kind}`] ??= span_in([run], quantity.name, kind) });
 }
 
 const gradient_words = "how the loss changes as this number grows; colours are logarithmic over four decades";
@@ -189,9 +203,10 @@ export const difference_words = (at) => `this \u2212 ${run_named("beside", at).l
 
 // Over every layer, head, channel and run, so that equal colours are equal numbers.
 function shared_extremes(name, kind, of_runs) {
-  return once(["extremes", name, kind, of_runs].join(" "), () =>
-    span_of(of_runs.flatMap((run) => all_sheets(name, kind, run)).map(({ extremes }) => extremes)));
+  return once(["extremes", name, kind, of_runs].join(" "), () => span_in(of_runs, name, kind));
 }
+const span_in = (of_runs, name, kind) =>
+  span_of(of_runs.flatMap((run) => all_sheets(name, kind, run)).map(({ extremes }) => extremes));
 export const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 
 // Every slice of a quantity with the place it is from.
@@ -205,7 +220,7 @@ export function places_of(name, run = "this", at = state) {
 }
 
 function all_sheets(name, kind, run) {
-  const at_all = run === "this" ? [{}] : counted(besides.length).map((beside) => ({ beside }));
+  const at_all = run !== "beside" && run !== "difference" ? [{}] : counted(besides.length).map((beside) => ({ beside }));
   return at_all.flatMap((at) =>
     places_of(name, run, at).map((place) => sheet_of(name, kind, { ...place, ...at }, run)).filter(Boolean));
 }
@@ -241,9 +256,31 @@ export function visible(token) {
   return /^[\p{M}\u200c\u200d]/u.test(seen) ? "\u25cc" + seen : seen;
 }
 
-export const tokens = data.tokens.map(visible);
-start.i = state.i = tokens.length - 1;
 export const token_at = (index) => tokens[index] ?? "(none)";
-export const labels_of = (axis) => ["i", "j", "t"].includes(axis) ? tokens : null;
+export const labels_of = (axis, run = data) => ["i", "j", "t"].includes(axis) ? run.words : null;
 export const short = (text) => [...text].length > 10 ? [...text].slice(0, 9).join("") + "\u2026" : text;
 export const longest = (labels) => labels ? Math.max(...labels.map((label) => [...short(label)].length)) : 0;
+
+// ---- The answer to "inspect", shown from now on
+const replace = (list, ...now) => list.splice(0, list.length, ...now);
+export function look_at({ page, numbers: block, besides: others = [] }) {
+  forget();
+  for (const key of Object.keys(data)) delete data[key];
+  Object.assign(data, readable(page));
+  numbers = block;
+  replace(besides, ...others.map(readable));
+  replace(tokens, ...data.words);
+  replace(quantities, ...data.all.values());
+  replace(measured, ...quantities.filter((quantity) => !quantity.parameter));
+  start.i = tokens.length - 1;
+}
+if (source.has_engine) {  // nothing yet, but as many layers and heads as an address may name
+  look_at({ page: { layers: 64, heads: 64, key_heads: 64, tokens: [], targets: [], predictions: [], quantities: [], parameters: [], causes: [],
+    shares: [], schemes: [] } });
+} else {
+  const answer = source.ask({ ask: "inspect" });
+  answer.catch(({ message }) => document.getElementById("look").textContent = `Nothing can be shown: ${message}. What the ` +
+    "maps show is in the tables below.");
+  look_at(await answer);
+  state.i = start.i;
+}

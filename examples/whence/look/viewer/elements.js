@@ -6,6 +6,7 @@ export const unique = (list) => [...new Set(list)];
 export const clamped = (value, low, high) => Math.min(high, Math.max(low, value));
 
 const kept = new Map();
+export const forget = () => kept.clear();
 export function once(key, build) {
   if (!kept.has(key)) kept.set(key, build());
   return kept.get(key);

@@ -1,6 +1,6 @@
 // Around every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
 import {
-  button, counted, dress, format, make, name_cell, note, on_keys, player, right_cell, table_of, token_text, unique
+  button, clamped, counted, dress, format, make, name_cell, note, on_keys, player, right_cell, table_of, token_text, unique
 } from "./elements.js";
 import { followers, pointer, redrawn, start, state } from "./state.js";
 import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
@@ -68,9 +68,11 @@ add_controls({
   mono: { text: "monospace", check: true },
   digits: { text: "all digits", check: true },
 });
-const everywhere = ["run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
+const everywhere = ["learner", "run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
 
-function input_of(key, { options, check, low, high }, change) {
+function input_of(key, { options, check, low, high, most }, change) {
+  if (most) return make("input", { type: "number", min: 0, max: most, step: 1,
+    onchange: ({ target }) => change(clamped(Math.round(Number(target.value)) || 0, 0, most)) });
   if (options) return make("select", { onchange: ({ target }) => change(of_type(key, target.value)) });
   if (check) return make("input", { type: "checkbox", onchange: ({ target }) => change(target.checked) });
   return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
@@ -109,7 +111,7 @@ function settle() {
     input.replaceChildren(...offered.map(([value, text]) => make("option", { value }, text)));
     label.hidden = Boolean(options) && offered.length < 2;
     if (check) input.checked = state[key];
-    else input.value = String(state[key]);
+    else if (document.activeElement !== input || input.type !== "number") input.value = String(state[key]);
     if (!words) continue;
     output.textContent = words(state[key]);
     input.setAttribute("aria-valuetext", output.textContent);
@@ -118,14 +120,15 @@ function settle() {
 
 // ---- Address
 // It keeps what is shown, so that a view can be reloaded and sent: look.html#view=why&layer=1&head=2
-export function read_address() {
-  for (const [key, text] of new URLSearchParams(location.hash.slice(1))) {
-    if (!(key in start)) continue;
+export const told_besides = [];  // functions that return more of it, as [key, value]
+export function read_address(told = location.hash.slice(1)) {
+  for (const [key, text] of new URLSearchParams(told)) {
+    if (!Object.hasOwn(start, key)) continue;
     const value = of_type(key, text), whole = Number.isInteger(value) && value >= 0;
     if (typeof value !== "number" || whole) state[key] = value;
   }
-  for (const key of ["i", "j"]) state[key] = Math.min(state[key], tokens.length - 1);
-  if (!views.some((view) => view.key === state.view)) state.view = start.view;
+  if (tokens.length) for (const key of ["i", "j"]) state[key] = Math.min(state[key], tokens.length - 1);
+  if (!offered.some((view) => view.key === state.view)) state.view = start.view;
   if (!themes.includes(state.theme)) state.theme = start.theme;
   if (!besides[state.beside]) state.beside = start.beside;
   if (!besides.length) state.run = start.run;
@@ -134,6 +137,7 @@ export function read_address() {
 export function write_address() {
   const always = ["view", "layer", "head", "quantity", "i", "j"];
   const told = Object.entries(state).filter(([key, value]) => always.includes(key) || value !== start[key]);
+  told.push(...told_besides.flatMap((more) => more()));
   // some viewers forbid it for local files; nothing depends on it
   try { history.replaceState(null, "", "#" + new URLSearchParams(told)); } catch { /* the address stays */ }
 }
@@ -144,23 +148,29 @@ export const readout = make("div", { id: "readout", role: "status" });
 export const above = make("div", { id: "answers" });  // what stands above every view, by drawn_above
 export const drawn_above = [];
 const hint = make("p", { class: "hint" }), keys = note();
+const own = make("div");  // what a view has in the bar of its own
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
-export const views = [];  // those that this run has something for
+export const offered = [];  // all views
+export const views = [];  // those that the run has something for
 const themes = ["auto", "light", "dark"];
 const theme_input = make("select", { "data-key": "theme", onchange: ({ target }) => update({ theme: target.value }) },
   ...themes.map((name) => make("option", { value: name }, name)));
-const current_view = () => views.find((view) => view.key === state.view);
+const current_view = () => views.find((view) => view.key === state.view) ?? views[0];
+
+export function settle_views() {
+  views.splice(0, views.length, ...offered.filter((view) => view.wants()));
+  tabs.replaceChildren(...views.map(({ key, title }) => button(title, `tab ${key}`, () => update({ view: key }),
+    { role: "tab", id: `tab-${key}`, "aria-controls": "stage", onkeydown: on_keys(view_beside, show_view) })));
+}
 
 export function build() {
-  dress(tabs, {}, views.map(({ key, title }) => button(title, `tab ${key}`, () => update({ view: key }),
-    { role: "tab", id: `tab-${key}`, "aria-controls": "stage", onkeydown: on_keys(view_beside, show_view) })));
   const bar = make("div", { class: "controls" }, Object.values(controls).map(({ label }) => label));
   keys.append("Point at a cell to read it in every picture; click to select it. Keys " +
     "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows. Hatched " +
     "cells are masked.");
   document.getElementById("look").append(
     make("div", { class: "top" }, tabs, make("label", { class: "theme" }, "theme", theme_input)), hint,
-    make("div", { class: "bar" }, bar, readout), above, stage, keys);
+    make("div", { class: "bar" }, bar, own, readout), above, stage, keys);
 }
 
 function view_beside(key) {
@@ -225,8 +235,13 @@ function show_theme() {
   read_theme();
 }
 
+// What a view needs before it is drawn, where that is not there yet: a promise.
+export const missing = { of_view: () => null };
 export function update(change = {}) {
   Object.assign(state, change);
+  const awaited = missing.of_view(offered.find((view) => view.key === state.view) ?? current_view());
+  if (awaited) return void awaited.then(() => update());
+  state.view = current_view().key;
   pointer.hover = null;
   const focus = document.activeElement?.dataset.focus;
   show_theme();
@@ -235,6 +250,7 @@ export function update(change = {}) {
   followers.length = redrawn.length = 0;
   stage.style.minHeight = `${stage.offsetHeight}px`;  // the page keeps its length, and so the reader's place
   stage.replaceChildren();
+  own.replaceChildren(...current_view().bar ?? []);
   for (const draw_above of drawn_above) draw_above();
   current_view().draw();
   keys.hidden = !stage.querySelector("canvas[tabindex]");

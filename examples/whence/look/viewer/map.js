@@ -48,9 +48,10 @@ const small = () => innerWidth <= 700 ? 11 : 9;  // letters of a phone are no sm
 const mono = (size) => `${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
 
 // Margins for tokens and indices around cells of `cell` pixels; without axes (small multiples) there are none.
-export function geometry(sheet, cell, { axes = true, bar = true } = {}) {
+export function geometry(sheet, cell, { axes = true, bar = axes } = {}) {
   const width = cell * sheet.columns, height = cell * sheet.rows;
-  if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
+  if (!axes) return { cell, width, height, left: 1, top: 1, bar, total_width: Math.max(width, bar ? 110 : 0) + 2,
+    total_height: height + (bar ? 36 : 2) };
   const font = clamped(Math.floor(cell * 0.8), small(), 13), letter = font * 0.602;
   const wide = longest(sheet.column_labels), token_across = wide * letter, upright = token_across <= 2 * cell - 1;
   const stack = upright && token_across + 0.5 > cell;
@@ -119,7 +120,7 @@ const number_column = (context, g, sheet, column, ink) =>
   write(context, column_index(sheet, column), g.left + (column + 0.5) * g.cell, small() / 2 + 1, { font: small(), ink });
 
 function paint_bar(context, g, sheet, range) {
-  const y = g.top + g.height + 8, stops = palette(sheet.scale), width = clamped(g.width, 110, 460);
+  const y = g.top + g.height + 8, stops = palette(sheet.scale), width = Math.round(clamped(g.width, 110, 460));
   for (let x = 0; x < width; ++x) {
     context.fillStyle = `rgb(${stops[Math.round(255 * x / Math.max(1, width - 1))].rgb})`;
     context.fillRect(g.left + x, y, 1, 9);
@@ -262,8 +263,7 @@ export const cause_text = (sheet, at) => sheet.run.causes[cause_at(sheet, at)]?.
 export function map_figure(sheet, cell, { numbers = false, causes = false, pick, open, over } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
-    `${sheet.title}: ${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
-    `${word_of(sheet.column_axis)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
+    `${sheet.title}: ${map_label(sheet)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
   const panel = { canvas, sheet };
   paint_base(panel, geometry(sheet, cell, { bar: !causes }), { numbers: numbers && cell >= 16, causes, over });
   follow_pointer(canvas, (event) => place_under(panel, event), (place) => {
@@ -279,6 +279,19 @@ export function map_figure(sheet, cell, { numbers = false, causes = false, pick,
     caption_of(sheet, numbers), make("div", { class: "frame" }, canvas),
     table_behind(sheet, causes ? (row, column) => cause_text(sheet, place_of(sheet, { row, column })) : undefined));
 }
+
+// A map whose sheet becomes another while it stands: each is painted by paint_base() and paint_cursor(). A pointer that is
+// dragged selects on its way.
+export function living_map(focus, pick) {
+  const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": focus }), panel = { canvas };
+  const place = (event) => panel.sheet ? place_under(panel, event) : null;
+  follow_pointer(canvas, place, pick);
+  return Object.assign(panel, { canvas: dress(canvas, {
+    onpointermove: (event) => event.buttons === 1 && event.pointerType === "mouse" && place(event) && pick(place(event)),
+    onkeydown: (event) => panel.sheet && on_map_keys(panel.sheet, pick)(event) }) });
+}
+export const map_label = (sheet) => `${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
+  word_of(sheet.column_axis);
 
 export function caption_of(sheet, numbers) {
   const [low, high] = sheet.extremes.map((end) => format(end)), unit = unit_of(sheet);

@@ -1,7 +1,8 @@
 // The views that this run has something for, and the start of the page.
 import { start, state } from "./state.js";
 import { besides, data, letters_of, places_of, quantities, sheet_of } from "./data.js";
-import { build, read_address, stage, system_dark, update, views } from "./frame.js";
+import { source } from "./source.js";
+import { build, offered, read_address, settle_views, stage, system_dark, update, views } from "./frame.js";
 import { place_of } from "./map.js";
 import { quantities_view } from "./quantities.js";
 import { why_view } from "./why.js";
@@ -13,14 +14,14 @@ import { loupe_view } from "./loupe.js";
 import { story_view } from "./story.js";
 import { edits_view } from "./edits.js";
 import { overview_view, start_of_windows } from "./long.js";
+import { lessons_view } from "./lessons.js";
 import { offer_saving } from "./save.js";
 
-views.push(...[overview_view, story_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
-  edits_view, quantities_view].filter((view) => view.wants()));
+offered.push(overview_view, story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
+  edits_view, quantities_view);
 
-const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
-// Starts at its strongest gradient in all layers and heads; where it has none, at its largest value.
-function strongest_cell() {
+// Starts at the first quantity of pairs, at its strongest gradient in all layers and heads; where it has none, at its largest value.
+function strongest_cell(pairs) {
   let best = { size: 0 };
   for (const place of places_of(pairs.name)) {
     const sheet = sheet_of(pairs.name, "gradient", place) ?? sheet_of(pairs.name, "value", place);
@@ -32,9 +33,15 @@ function strongest_cell() {
   return sheet ? { ...place, ...place_of(sheet, { row: (cell - column) / sheet.columns, column }) } : {};
 }
 
+function begin_at_run() {
+  const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
+  state.beside = start.beside = Math.max(0, besides.length - 1);  // of a training the end, which this run is too
+  Object.assign(state, data.overview ? start_of_windows() : strongest_cell(pairs));
+}
+
+settle_views();
 state.view = start.view = views[0].key;
-state.beside = start.beside = Math.max(0, besides.length - 1);  // of a training the end, which this run is too
-Object.assign(state, data.overview ? start_of_windows() : strongest_cell());
+if (!source.has_engine) begin_at_run();
 read_address();
 build();
 update();
@@ -42,8 +49,10 @@ offer_saving();
 system_dark.addEventListener("change", () => update());
 addEventListener("hashchange", () => {
   read_address();
-  update();
+  if (source.begin) source.begin();
+  else update();
 });
+source.begin?.(begin_at_run);  // an engine has nothing to show yet
 let last_width = stage.clientWidth;
 addEventListener("resize", () => {
   if (stage.clientWidth === last_width) return;

@@ -5,7 +5,8 @@ import {
 } from "./elements.js";
 import { state } from "./state.js";
 import {
-  data, decode, extent_of, extremes_of, index_along, kept_along, letters_of, measured, part_of, tokens
+  data, decode, extent_of, extremes_of, index_along, kept_along, letters_of, measured, part_of, place_text, tokens,
+  words_of_place
 } from "./data.js";
 import { check_line, choose, current_quantity, number_cell, of_selection, shown, stage, update } from "./frame.js";
 import { equation } from "./equation.js";
@@ -13,7 +14,7 @@ import { label_of } from "./map.js";
 
 // ---- Numbers
 // One number is a quantity, a layer and an index into the layer's array of it; here the one at the selected place.
-const of_probe = new Map(measured.map((quantity) => [quantity.probe, quantity]));
+const of_probe = (probe) => measured.find((quantity) => quantity.probe === probe);
 const array_of = ({ quantity, layer }, field) => decode(part_of(quantity, layer), field);
 export const number_at = (number, field) => array_of(number, field)?.[number.index];
 
@@ -52,7 +53,7 @@ function neighbours(number, side) {
   return linked(number, side).flatMap((link) => {
     const a = decode(link, "a", "steps"), b = decode(link, "b", "steps") ?? a, derivative = decode(link, "derivative");
     const [here, there] = side === "from" ? [a, b] : [b, a];
-    const quantity = of_probe.get(side === "from" ? link.to : link.from);
+    const quantity = of_probe(side === "from" ? link.to : link.from);
     return Array.from(here.keys()).filter((k) => here[k] === number.index).map((k) =>
       ({ number: { quantity, layer: number.layer, index: there[k] }, derivative: derivative[k] }));
   });
@@ -84,9 +85,8 @@ export function made_of(number, quantity) {
 }
 
 function explain_words(number, of) {
-  const { name, probe } = number.quantity, at = axes_of(number).map(([letter, index]) =>
-    `${letter === "h" ? "head" : letter}=${index}`);
-  return `${data.command} --explain "${of}${name.includes(".") ? probe : name} layer=${number.layer} ${at.join(" ")}"`;
+  const place = words_of_place(number.quantity, part_of(number.quantity, number.layer), state_of(number));
+  return `${data.command} --explain "${of}${place_text(place)}"`;
 }
 
 const by_command = (number, of, ...words) => note(...words,

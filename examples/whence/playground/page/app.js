@@ -1,23 +1,27 @@
-// The page: its controls, its beginning, and what the address and the keyboard do.
-import { button, clamped, counted, dress, make, note } from "./elements.js";
-import { keep_palettes, read_theme, system_dark } from "./colours.js";
-import { columns } from "./columns.js";
-import { edits_panel, set_edits } from "./edits.js";
-import { ask, embedded_run, engine, start_engine } from "./engine.js";
-import { begin, dim_for, learners, look_at_all, sizes, test } from "./learners.js";
-import { lessons_panel, open_lesson, told } from "./lessons.js";
-import { read_link, write_link } from "./link.js";
-import { reasons_panel, selection } from "./selection.js";
-import { choose, drawn, redraw, say, start, state } from "./state.js";
+// View: the playground itself, models side by side; how the page with an engine begins, and what the keyboard does.
+import { button, counted, dress, make, note } from "./elements.js";
+import { followers, redrawn, start, state } from "./state.js";
+import { embedded_run, source, start_engine } from "./source.js";
+import { data, look_at } from "./data.js";
+import { above, add_controls, missing, offered, read_address, settle_views, stage, update, views, write_address } from "./frame.js";
+import { columns, show_cursors } from "./columns.js";
+import {
+  ask_about, begin, bench, dim_for, drawn, forget_pair, key_of, learners, look, look_at_all, redraw, say, selected_learner,
+  sizes, test
+} from "./learners.js";
+import { edits_panel, outcome_words, set_edits, weights_panel, with_edit } from "./moves.js";
+import { lesson_of } from "./lessons.js";
+import { read_link } from "./link.js";
+import { pair_words, reasons_panel, selection } from "./selection.js";
+import { lessons_panel, open_lesson, told } from "./teaching.js";
 import { pause, run, step_once } from "./training.js";
-import { weights_panel } from "./weights.js";
 
 const first = embedded_run ? [{ opens: embedded_run.question }]
   : ["cope", "rope", "absolute"].map((scheme) => ({ scheme }));
 
 // ---- Training
 async function toggle() {
-  if (!state.playing) return run();
+  if (!bench.playing) return run();
   await pause();
   await look_at_all();
 }
@@ -37,14 +41,14 @@ async function begin_all(change) {
       size_problem.textContent = `Model ${index + 1}: ${problem.message}`;
     }
   }
-  if (Object.keys(change).length) choose({ lesson: "" });
   say("New weights, at step 0.");
+  update(Object.keys(change).length ? { lesson: "" } : {});
   await look_at_all();
 }
 
 // ---- Controls
 const option = (value) => make("option", { value }, value);
-const labelled = (words, input) => make("label", {}, words, dress(input, { "data-focus": words }));
+const labelled = ([words, input]) => make("label", {}, words, dress(input, { "data-focus": words }));
 const size_inputs = {
   seed: make("input", { type: "number", min: 0, max: 2147483647, step: 1 }),
   length: make("select", {}, [16, 32, 64].map(option)),
@@ -55,88 +59,112 @@ const size_inputs = {
 for (const [key, input] of Object.entries(size_inputs)) {
   input.addEventListener("change", () => begin_all({ [key]: Number(input.value) }));
 }
-const looking = (change) => {
-  choose(change);
-  if (!state.playing) look_at_all();
-};
-const view_inputs = Object.fromEntries(["layer", "head"].map((key) =>
-  [key, make("select", { onchange: ({ target }) => choose({ [key]: Number(target.value) }) })]));
-view_inputs.sample = make("input", { type: "number", min: 0, max: 999, step: 1, onchange: ({ target }) =>
-  looking({ sample: clamped(Math.round(Number(target.value)) || 0, 0, 999), i: start.i, j: start.j }) });
+add_controls({
+  learner: { text: "model", options: () => learners.map(({ index, options }) => [index, `${index + 1} ${options.scheme}`]) },
+  sample: { text: "sequence", most: 999, then: () => {
+    forget_pair();
+    if (!bench.playing) setTimeout(look_at_all);
+    return {};
+  } },
+});
 const size_problem = make("p", { class: "problem", role: "alert" });
 const status = make("p", { class: "status", role: "status", "aria-live": "polite" });
 const revive = button("Start again", "revive", () => restart(), { hidden: true });
-
-function settle_controls() {
-  const options = learners[0]?.options ?? sizes;
-  for (const [key, input] of Object.entries(size_inputs)) {
-    if (document.activeElement === input) continue;
-    const offered = !input.options || [...input.options].some(({ value }) => Number(value) === options[key]);
-    if (!offered) input.append(option(options[key]));
-    input.value = options[key];
-  }
-  for (const [key, input] of Object.entries(view_inputs)) {
-    const most = Math.max(1, ...learners.map((each) => each.options[`${key}s`] ?? 0));
-    if (input.options && input.options.length !== most) input.replaceChildren(...counted(most).map(option));
-    if (input.options) state[key] = clamped(state[key], 0, most - 1);
-    if (document.activeElement !== input) input.value = state[key];
-  }
-}
-
-// ---- The page
-const themes = make("select", { onchange: ({ target }) => choose({ theme: target.value }) },
-  ["auto", "light", "dark"].map(option));
 const copy = button("Copy link", "link", async () => {
-  write_link();
+  write_address();
   const copied = () => say("The link is copied: it opens the page as it now is.");
   await navigator.clipboard?.writeText(location.href).then(copied, () => say("The link is in the address bar."));
 });
-const schemes = make("datalist", { id: "schemes" });
 
+function settle_sizes() {
+  const options = learners[0]?.options ?? sizes;
+  for (const [key, input] of Object.entries(size_inputs)) {
+    if (document.activeElement === input) continue;
+    const offers = !input.options || [...input.options].some(({ value }) => Number(value) === options[key]);
+    if (!offers) input.append(option(options[key]));
+    input.value = options[key];
+  }
+}
+
+// ---- The view
+const schemes = make("datalist", { id: "schemes" });
 const task = make("p", { class: "task" }), from_engine = "All numbers come from the engine, which runs in this page.";
 const fresh = ["Transformers learn ", make("b", {}, "flip-flop"), ": w writes a bit, i ignores one, r asks for the " +
   "last bit written. They differ in how they know positions. "];
-
-const all_labelled = (inputs) => Object.entries(inputs).map(([key, input]) => labelled(key, input));
-function build() {
-  const bar = make("div", { class: "bar" },
-    make("div", { class: "controls" },
-      [[play, step, again], all_labelled(size_inputs)].map((group) =>
-        make("span", { class: "group", hidden: Boolean(embedded_run) }, group)),
-      make("span", { class: "group" }, "maps of ", all_labelled(view_inputs))),
-    size_problem, make("div", { class: "said" }, status, revive), told);
-  document.getElementById("theme").append(make("span", { class: "controls" }, copy, labelled("theme", themes)));
-  document.getElementById("playground").append(task, lessons_panel, bar, make("main", {}, columns,
-    make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
-    note("In a map a row is a query i, a column a key j; hatched pairs are masked. A click or the arrow keys select " +
-      "a pair; outlined is what an edit has moved.", embedded_run ? "" : " Space plays and pauses."));
-  // What else stays in sight stands below the bar.
-  new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
-}
+const bar = [make("div", { class: "controls" },
+  make("span", { class: "group", hidden: Boolean(embedded_run) }, play, step, again),
+  make("span", { class: "group", hidden: Boolean(embedded_run) }, Object.entries(size_inputs).map(labelled)), copy),
+size_problem, make("div", { class: "said" }, status, revive), told];
+const bench_view = {
+  key: "playground", title: "Playground", wants: () => source.has_engine, live: true, bar, without: ["learner", "run", "beside"],
+  hint: embedded_run ? "Change a number: all that follows from it is computed again."
+    : "Press Play, and look where the losses part; then change a number of what was learned.",
+  controls: () => ["layer", "head", "sample", "digits"],
+  readout: pair_words,
+  draw() {
+    above.hidden = true;
+    stage.append(task, embedded_run ? "" : lessons_panel, make("div", { class: "bench" }, columns,
+      make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
+    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlined is what an edit has moved.",
+      embedded_run ? "" : " Space plays and pauses."));
+    redrawn.push(redraw);
+    followers.push(show_cursors);
+    redraw();
+  },
+};
+offered.unshift(bench_view);
 
 let written = 0;
 drawn.push(() => {
-  read_theme();
-  themes.value = state.theme;
   task.replaceChildren(...(embedded_run ? [learners[0]?.about ?? ""] : fresh), from_engine);
-  settle_controls();
-  play.textContent = state.playing ? "Pause" : "Play";
-  play.disabled = step.disabled = !learners.length || Boolean(engine.dead);
-  status.textContent = engine.dead || state.said;
-  revive.hidden = !engine.dead;
+  settle_sizes();
+  play.textContent = bench.playing ? "Pause" : "Play";
+  play.disabled = step.disabled = !learners.length || Boolean(source.dead);
+  status.textContent = source.dead || bench.said;
+  revive.hidden = !source.dead;
   clearTimeout(written);
-  if (learners.length && !restoring) written = setTimeout(write_link, 400);
+  if (begun && !bench.playing) written = setTimeout(write_address, 400);
 });
 
+// ---- The other views are of one model, looked at whole
+let whole = "";
+missing.of_view = (view) => {
+  const learner = selected_learner();
+  if (view.live || !learner) return null;
+  return restoring ?? (whole === key_of(learner) ? null : pause().then(() => inspect(learner)));
+};
+async function inspect(learner) {
+  say("Drawing the model.");
+  try {
+    const key = key_of(learner), [answer] = await ask_about(learner, [{ ask: "inspect" }]);
+    look_at(answer);
+    whole = key;
+    say("");
+  } catch (problem) {
+    state.view = bench_view.key;
+    say(problem.message);
+  }
+  settle_views();
+}
+source.look = async (edits) => {
+  const learner = selected_learner(), before = learner.look.loss;
+  return { ...await look(learner, { edits: edits.reduce(with_edit, learner.edits) }), before };
+};
+source.put_edits = async (edits) => {
+  const learner = selected_learner();
+  await set_edits(learner, edits);
+  return learner.edit_problem || outcome_words(learner);
+};
+
 // ---- Beginning, and a state from the address
-let restoring = false;
+let restoring = null;  // until it is done
+let begun = false;     // whether the models are those of the address
 async function begin_with(models) {
   for (const index of counted(models.length)) {
     try {
       await begin(index, models[index]);
     } catch (problem) {
-      if (engine.dead) throw problem;
-      if (embedded_run) throw problem;
+      if (source.dead || embedded_run) throw problem;
       await begin(index, first[index]);
       Object.assign(learners[index], { problem: `${problem.message} ${first[index].scheme} in its place.` });
     }
@@ -144,16 +172,16 @@ async function begin_with(models) {
   learners.length = models.length;
 }
 
-async function restore() {
-  const link = read_link();
-  restoring = true;
+async function restore(link, begin_at_run) {
+  const { view } = state, lesson = lesson_of(state.lesson)?.key ?? "";
+  if (lesson !== state.lesson) link.ignored.push(`lesson=${state.lesson}`.slice(0, 60));
+  state.lesson = lesson;
+  begun = false;
   await pause();
   try {
-    Object.assign(state, start, link.state);
-    if (link.state.lesson) await open_lesson(link.state.lesson, { move: false });
+    if (lesson && !embedded_run) await open_lesson(lesson, { move: false });
     else await begin_with(link.models.length && !embedded_run ? link.models : first);
     const goals = learners.map(({ index }) => link.steps[index] ?? link.steps.at(-1) ?? 0);
-    Object.assign(state, link.state);
     if (goals.some((goal, index) => goal > learners[index].step)) await run(({ index }) => goals[index]);
     else await look_at_all();
     if (embedded_run) await test(learners[0]);
@@ -161,10 +189,14 @@ async function restore() {
       const edits = link.edits.filter(({ index }) => index === learner.index).map(({ edit }) => edit);
       if (edits.length) await set_edits(learner, edits);
     }
-  } catch (problem) { if (!engine.dead) say(problem.message); }
-  restoring = false;
+    begun = true;
+    if (selected_learner()?.look && !bench.playing) await inspect(selected_learner());
+    if (embedded_run && begin_at_run) begin_at_run(), read_address(link.text);
+  } catch (problem) { if (!source.dead) say(problem.message); }
   if (link.ignored.length) say(`Of the address, this makes no sense and was ignored: ${link.ignored.join(", ")}.`);
-  redraw();
+  const others = views.filter((each) => each !== bench_view);
+  if (state.view !== view) return update();  // somebody has gone on
+  update({ view: link.view ?? (embedded_run && others.length ? others[0] : bench_view).key });
 }
 
 // A new engine, and the models as they were begun.
@@ -173,6 +205,7 @@ async function restart() {
   say("A new engine begins.");
   const models = learners.map(({ options }) => options);
   try {
+    await know_engine();
     await begin_with(models.length ? models : first);
     say("New weights, at step 0.");
     await look_at_all();
@@ -180,28 +213,34 @@ async function restart() {
 }
 
 async function know_engine() {
-  const { schemes: all, palettes } = await ask({ ask: "schemes" });
-  keep_palettes(palettes);
+  const { schemes: all, palettes } = await source.ask({ ask: "schemes" });
+  data.palettes = palettes;
   schemes.replaceChildren(...all.map(({ name, title }) => make("option", { value: name }, title)));
 }
 
 const typing = "input, select, textarea, button, summary, a, dialog, tr[tabindex]";
 document.addEventListener("keydown", (event) => {
   if (event.key !== " " || event.ctrlKey || event.altKey || event.metaKey || event.target.closest?.(typing)) return;
+  if (state.view !== bench_view.key || embedded_run) return;
   event.preventDefault();
   toggle();
 });
 
-read_theme();
-build();
-system_dark.addEventListener("change", redraw);
-addEventListener("resize", redraw);
-addEventListener("hashchange", restore);
-engine.when_dead = () => {
+source.when_dead = () => {
   pause();
   redraw();
 };
+state.quantity = start.quantity = "gates";
+forget_pair();
 start_engine();
 say("The engine is starting.");
-know_engine().catch(() => {});
-await restore().then(() => state.said === "The engine is starting." && say(""));
+let link = read_link();  // before the address is that of a page without models
+source.begin = async (begin_at_run) => {
+  link ??= read_link();
+  const told = link;
+  link = null;
+  await know_engine().catch(() => {});
+  await (restoring = restore(told, begin_at_run));
+  restoring = null;
+  if (bench.said === "The engine is starting.") say("");
+};

@@ -1,13 +1,13 @@
 // Steps of all models, one model's slice after another's, with what the page shows of them in between.
-import { engine } from "./engine.js";
-import { learners, look, look_at_all, test, train } from "./learners.js";
-import { redraw, say, state, still } from "./state.js";
+import { source } from "./source.js";
+import { bench, learners, look, look_at_all, redraw, say, test, train } from "./learners.js";
 
+export const still = matchMedia("(prefers-reduced-motion: reduce)");
 let turn = 0, loop = Promise.resolve();  // a turn ends when another begins
 
 export function pause() {
   ++turn;
-  state.playing = false;
+  bench.playing = false;
   return loop;
 }
 
@@ -15,16 +15,16 @@ export function pause() {
 export async function run(until = (learner) => learner.steps) {
   await pause();
   const mine = ++turn;
-  state.playing = true;
+  bench.playing = true;
   drop_edits();
   redraw();
-  loop = steps_of(mine, until).catch((problem) => engine.dead || say(problem.message));
+  loop = steps_of(mine, until).catch((problem) => source.dead || say(problem.message));
   await loop;
   if (mine !== turn) return false;
-  state.playing = false;
+  bench.playing = false;
   await look_at_all();
   redraw();
-  return mine === turn && !engine.dead;
+  return mine === turn && !source.dead;
 }
 
 // The one that is behind goes first, so that all are compared at the same step.

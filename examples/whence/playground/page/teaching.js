@@ -1,24 +1,26 @@
-// Lessons: states of the page with two sentences each, from lessons.json; tested against the engine's numbers.
+// The lessons of the playground: models of their own, trained while one looks, with what to show and what to try.
 import { button, dress, make } from "./elements.js";
-import { begin, learners, look_at_all } from "./learners.js";
-import { set_edits } from "./edits.js";
-import { choose, drawn, say, start, state, still } from "./state.js";
-import { pause, run } from "./training.js";
-
-export const lessons = JSON.parse(document.getElementById("lessons")?.textContent || "[]");
-export const lesson_of = (key) => lessons.find((each) => each.key === key);
+import { state } from "./state.js";
+import { update } from "./frame.js";
+import { lesson_of, lessons } from "./lessons.js";
+import { begin, bench, drawn, forget_pair, learners, look_at_all, say } from "./learners.js";
+import { set_edits } from "./moves.js";
+import { pause, run, still } from "./training.js";
 
 // ---- Opening one
 let opened = Promise.resolve();
 export const open_lesson = (key, options) => opened = open(key, options);
 async function open(key, { move = true } = {}) {
-  const lesson = lesson_of(key), { layer = 0, head = 0, ...show } = lesson.show ?? {};
+  const lesson = lesson_of(key), { model = 0, part = "value", vector = "", column, ...show } = lesson.show;
   await pause();
-  choose({ lesson: key, said: "" });
+  say("");
+  update({ lesson: key });
   try {
     for (const [index, options] of lesson.models.entries()) await begin(index, options);
     learners.length = lesson.models.length;
-    choose({ sample: lesson.sample ?? 0, layer, head, i: start.i, j: start.j, part: "value", model: 0, ...show });
+    forget_pair();
+    update({ sample: lesson.sample ?? 0, layer: 0, head: 0, ...show, learner: model, half: part, vector,
+      ...(column === undefined ? {} : { k: column }) });
     await look_at_all();
     if (!await run(() => lesson.steps)) return false;
   } catch (problem) { return say(problem.message); }
@@ -29,7 +31,7 @@ async function open(key, { move = true } = {}) {
 // To the picture that the lesson is about, where it is out of sight.
 function show_pair() {
   requestAnimationFrame(() => requestAnimationFrame(() =>
-    document.querySelector(`[data-focus="${CSS.escape(`${state.model} ${state.quantity} ${state.part}`)}"]`)
+    document.querySelector(`[data-focus="${CSS.escape(`${state.learner} ${state.quantity} ${state.half}`)}"]`)
       ?.scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" })));
 }
 
@@ -52,11 +54,11 @@ const cancel = button("Stop here", "cancel", async () => {
   await pause();
   await look_at_all();
 });
-const leave = button("Leave", "leave", () => choose({ lesson: "" }));
+const leave = button("Leave", "leave", () => update({ lesson: "" }));
 const waits = make("p", { class: "controls" }, progress, learning, cancel);
-const acts = make("p", { class: "acts" }, attempt, leave);
 export const lessons_panel = make("nav", { "aria-label": "lessons" }, buttons);
-export const told = make("section", { class: "lesson", "aria-label": "lesson" }, title, words, waits, acts);
+export const told = make("section", { class: "lesson", "aria-label": "lesson" }, title, words, waits,
+  make("p", { class: "acts" }, attempt, leave));
 
 drawn.push(() => {
   const lesson = lesson_of(state.lesson);
@@ -66,9 +68,8 @@ drawn.push(() => {
   const step = Math.min(...learners.map((each) => each.step));
   title.textContent = lesson.title;
   words.textContent = lesson.says.join(" ");
-  waits.hidden = !state.playing || step >= lesson.steps;
+  waits.hidden = !bench.playing || step >= lesson.steps;
   Object.assign(progress, { max: lesson.steps || 1, value: step });
   learning.textContent = `learning, step ${step} of ${lesson.steps}`;
-  attempt.hidden = !lesson.edits?.length;
-  attempt.textContent = lesson.try ?? "Try it";
+  attempt.textContent = lesson.try;
 });

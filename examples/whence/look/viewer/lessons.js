@@ -1,0 +1,81 @@
+// View: lessons of the run's scheme, each at a place of the pass that is shown. What a lesson claims is of models of its
+// own, which the playground trains; here stands what this run has there, and what comes of the lesson's edits.
+import { button, clamped, command_code, make, note } from "./elements.js";
+import { state } from "./state.js";
+import { data, sheet_of, tokens } from "./data.js";
+import { embedded_run, json_in, source } from "./source.js";
+import { single_run, stage, token_name, update } from "./frame.js";
+import { cause_text, text_at } from "./map.js";
+
+export const lessons = json_in("lessons") ?? [];
+export const lesson_of = (key) => lessons.find((each) => each.key === key);
+
+// ---- Of which runs: those of the same scheme, whose options are the lesson's wherever the lesson names one
+const parts_of = (scheme) => {
+  const [, name, options = ""] = /^(\w+)(?:\((.*)\))?$/.exec(scheme) ?? ["", scheme];
+  return [name, options.split(/, */).filter(Boolean)];
+};
+function tells_of({ models: [{ scheme }] }, run) {
+  const [name, options] = parts_of(scheme), [own, has] = parts_of(run.scheme ?? "");
+  return name === own && options.every((option) => has.includes(option));
+}
+// Where models are begun, the playground has all of them.
+const lessons_here = () => data.overview || (source.has_engine && !embedded_run) ? [] : lessons.filter((lesson) => tells_of(lesson, data));
+
+// Its place, or the nearest that this run has.
+function place_of_lesson({ show: { layer = 0, head = 0, i, j } }) {
+  const last = tokens.length - 1;
+  return { layer: clamped(layer, 0, data.layers - 1), head: clamped(head, 0, data.heads - 1), i: clamped(i, 0, last),
+    j: clamped(j, 0, last) };
+}
+// The engine would refuse an edit of what this run has not.
+function lacking({ edits }) {
+  const most = { layer: data.layers, head: data.heads, i: tokens.length, j: tokens.length };
+  const named = edits.flatMap((edit) => [...edit.matchAll(/\b(layer|head|i|j)=(?:\d+\.\.)?(\d+)/g)]);
+  return named.filter(([, axis, index]) => Number(index) >= most[axis]).map(([, axis, index]) => `${axis} ${index}`);
+}
+
+// ---- One lesson
+const learned = ({ models: [{ scheme, ...sizes }], steps }) => `The lesson is told of ${scheme}, ` +
+  (steps ? `trained on flip-flop for ${steps} steps` : "before its first step") +
+  Object.entries(sizes).map(([name, value]) => `, ${name.replace("_", " ")} ${value}`).join("") +
+  "; in the playground it is trained while one looks.";
+
+function numbers_here(lesson) {
+  const { quantity } = lesson.show, at = { ...state, ...place_of_lesson(lesson) };
+  const sheets = ["value", "gradient"].map((kind) => sheet_of(quantity, kind, at, single_run()));
+  const cause = sheets[0]?.causes ? cause_text(sheets[0], at) : "";
+  return [`In this run ${quantity} of layer ${at.layer}, head ${at.head}, at the query `, token_name(at.i), " and the key ",
+    token_name(at.j), " is ", make("b", {}, sheets[0] ? text_at(sheets[0], at) : "not there"), ", its gradient ",
+    make("b", {}, sheets[1] ? text_at(sheets[1], at) : "none"), cause && cause !== "lives" ? ` (${cause}). ` : ". "];
+}
+
+const outcome = { key: "", words: "" };  // of the lesson whose edits are in force, as the engine tells it
+function try_it(lesson) {
+  const without = lacking(lesson), command = command_code(`${data.command} --edit "${lesson.edits.join("; ")}"`);
+  if (without.length) return [note(`This run is too small for its edit: it has no ${without.join(", no ")}.`)];
+  if (!source.put_edits) return [note("What comes of it, the engine says:"), command];
+  const put = (key, edits) => async () => {
+    Object.assign(outcome, { key, words: await source.put_edits(edits) });
+    update({ lesson: key });
+  };
+  if (outcome.key !== lesson.key) return [button(lesson.try, `try ${lesson.key}`, put(lesson.key, lesson.edits))];
+  return [make("p", { role: "status" }, outcome.words), button("undo", `undo ${lesson.key}`, put("", []))];
+}
+
+function draw_lesson(lesson, number) {
+  const { show: { quantity }, title, says } = lesson;
+  const go = button("show it", `show ${lesson.key}`, () => update({ view: "quantities", show: "all", quantity, part: "both",
+    ...place_of_lesson(lesson), lesson: lesson.key }));
+  stage.append(make("section", { class: "step", "aria-label": title }, make("div", {}, make("h3", {}, `${number}. ${title}`),
+    says.map((words) => make("p", {}, words)), note(learned(lesson))),
+  make("div", {}, make("p", {}, numbers_here(lesson)), make("p", {}, go), try_it(lesson))));
+}
+
+export const lessons_view = {
+  key: "lessons", title: "Lessons", wants: () => lessons_here().length > 0,
+  hint: "Each looks at one place of this run, and changes one thing.",
+  controls: () => [],
+  readout: () => [`${lessons_here().length} of ${lessons.length} lessons are of ${data.scheme}`],
+  draw: () => lessons_here().forEach((lesson, k) => draw_lesson(lesson, k + 1)),
+};

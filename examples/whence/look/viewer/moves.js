@@ -1,0 +1,262 @@
+// Numbers changed in the middle of a pass, in the engine's own words: "gates layer=0 head=1 i=9 j=3 = 0". Edited are pairs,
+// vectors of the pass (q, k, v) and parameters of the scheme; one number of them or many.
+import { button, clamped, counted, dress, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
+import { state } from "./state.js";
+import { key_of, letters_of, part_of, place_text, word_of } from "./data.js";
+import { choose, update } from "./frame.js";
+import { source } from "./source.js";
+import { drawn, layer_of, look, redraw, selected_learner, sheet_in } from "./learners.js";
+import { map_of, paint } from "./columns.js";
+import { gradient_at, kind_at, place_in, selected } from "./selection.js";
+import { pause } from "./training.js";
+
+// ---- Which are in force
+const place_of_edit = (edit) => edit.replace(/ *[*+]?= *\S+$/, "");
+export const with_edit = (edits, edit) => [...edits.filter((each) => place_of_edit(each) !== place_of_edit(edit)), edit];
+
+// The last wish wins: a slider that is dragged asks no more than the engine answers.
+let wished = null, busy = Promise.resolve(), working = false;
+export function set_edits(learner, edits) {
+  wished = { learner, edits };
+  if (!working) busy = work();
+  return busy;
+}
+async function work() {
+  working = true;
+  await pause();
+  while (wished) {
+    const wish = wished;
+    wished = null;
+    await put(wish);
+    if (!wished) await compare(wish.learner);
+  }
+  working = false;
+}
+
+// What the gradient says of each edit, and what comes of it.
+async function compare(learner) {
+  const { edits } = learner;
+  if (!edits.length) return;
+  try {
+    learner.outcomes = (await source.ask({ ask: "edit", model: learner.index, edits })).edits;
+  } catch (problem) { learner.edit_problem = problem.message; }
+  redraw();
+}
+
+async function put({ learner, edits }) {
+  const before = learner.edits;
+  Object.assign(learner, { edits, edit_problem: "" });
+  try {
+    if (edits.length) await look(learner, { edits: [] });
+    await look(learner);
+  } catch (problem) {
+    Object.assign(learner, { edits: before, edit_problem: problem.message });
+    await look(learner).catch(() => {});
+  }
+  redraw();
+}
+
+const put_edit = (edit, learner = selected_learner()) => set_edits(learner, with_edit(learner.edits, edit));
+const edit_here = (value) => put_edit(`${selected().place} = ${value}`);
+
+// A slider and a field for one number. Its ends: what it can be, or three to each side of what it is.
+function number_input(focus, act) {
+  const put = (other) => ({ target }) => {
+    if (!target.value) return;
+    other.value = target.value;
+    act(target.value);
+  };
+  const field = make("input", { type: "number", step: "any", "data-focus": `${focus} number` });
+  const slider = make("input", { type: "range", step: 0.01, "data-focus": focus, oninput: put(field) });
+  field.addEventListener("change", put(slider));
+  const show = (place, value, unit) => {
+    const around = Math.round(value), held = [slider, field].includes(document.activeElement);
+    if (held && slider.dataset.place === place) return;
+    Object.assign(slider, { min: unit ? 0 : around - 3, max: unit ? 1 : around + 3, value });
+    slider.dataset.place = place;
+    field.value = format(value, 3);
+    for (const each of [slider, field]) each.setAttribute("aria-label", place);
+  };
+  return { inputs: [slider, field], show };
+}
+
+// ---- The panel of pairs, and of all edits in force
+const number = number_input("slider", edit_here), number_name = make("span");
+const open = button("open", "open", () => edit_here(1)), shut = button("shut", "shut", () => edit_here(0));
+const zero = button("set to 0", "zero", () => edit_here(0));
+const here = make("div", { class: "controls" }, number_name, number.inputs,
+  make("span", { class: "controls" }, open, shut, zero));
+const masked = note("The mask hides this pair: there is nothing to edit.");
+const text = make("input", { "data-focus": "edit text", spellcheck: "false", autocomplete: "off",
+  placeholder: "blocks.0.attention.position.table 0=3 = 0", "aria-label": "an edit in the engine's words",
+  "aria-describedby": "edit-problem" });
+const problem = make("p", { class: "problem", role: "alert", id: "edit-problem" });
+const form = make("form", { class: "controls", onsubmit: async (event) => {
+  event.preventDefault();
+  const learner = selected_learner(), edit = text.value.trim();
+  if (!edit) return;
+  await put_edit(edit, learner);
+  if (!learner.edit_problem) text.value = "";
+} }, text, make("button", {}, "edit"));
+const list = make("div", { class: "in-force" }), title = make("h3");
+const outcome = make("p", { role: "status", "aria-live": "polite" });
+export const edits_panel = make("section", { class: "edits", "aria-label": "edits" }, title, here, masked, form,
+  problem, outcome, list, note("Every head and pair that an edit leaves out is meant. Edits end when training " +
+    "goes on."));
+
+function show_number({ sheet, place }) {
+  const unit = sheet.scale === "unit", gate = unit && sheet.name.endsWith("gates"), hidden = kind_at(sheet) === "masked";
+  number_name.textContent = sheet.name;
+  number.show(place, Number(text_of_number(sheet)), unit);
+  masked.hidden = !hidden;
+  here.hidden = hidden;
+  for (const each of [open, shut]) each.hidden = !gate;
+  zero.hidden = gate;
+}
+function text_of_number(sheet) {
+  const at = (axis, index) => clamped(index, 0, axis - 1);
+  return sheet.cells[at(sheet.rows, row_at(sheet)) * sheet.columns + at(sheet.columns, column_at(sheet))];
+}
+const row_at = (sheet) => sheet.row_axis ? state[key_of(sheet.row_axis)] : 0;
+const column_at = (sheet) => state[key_of(sheet.column_axis)];
+
+const signed = (value) => value == null ? "none" : (value > 0 ? "+" : "") + format(value, 3);
+const lines_of = (learner) => learner.edits.map((edit, k) => {
+  const { predicted, real } = learner.outcomes.find((each) => each.edit === edit) ?? {};
+  const undo = button("undo", `undo ${k}`, () => set_edits(learner, learner.edits.filter((each) => each !== edit)),
+    { "aria-label": `undo ${edit}` });
+  return [name_cell(edit), right_cell(signed(predicted)), right_cell(signed(real)), make("td", {}, undo)];
+});
+
+// What comes of those in force, as a sentence; "" before the engine has said it.
+export function outcome_words({ look: seen, edits }) {
+  if (!edits.length || seen?.loss_without_edits === undefined) return "";
+  return `Loss ${format(seen.loss_without_edits)} before, ${format(seen.loss)} with ` +
+    `${edits.length > 1 ? "all edits" : "the edit"}. Predicted: gradient times change, each edit alone.`;
+}
+
+// ---- The panel of vectors and parameters
+// Equal parameters of all layers are one; the chosen layer says which.
+const without_block = (name) => name.replace(/^blocks\.\d+\./, "");
+function vectors_of({ run }) {
+  const all = [...run.all.values()], parameters = all.filter(({ parameter }) => parameter);
+  return [...unique(parameters.map(({ name }) => without_block(name))).map((key) => {
+    const alike = parameters.filter(({ name }) => without_block(name) === key);
+    const { name } = alike.find(({ layers: [{ layer }] }) => layer === state.layer) ?? alike.at(-1);
+    return { key, name, words: key.replace("attention.position.", ""), parameter: true };
+  }), ...run.quantities.filter(({ axes }) => !/^\w i j$/.test(axes)).map(({ probe, name }) => ({ key: probe, name, words: name }))];
+}
+// What is chosen: the first parameter, or q, where a model has nothing of that name.
+function vector_in(seen) {
+  const all = vectors_of(seen);
+  return all.find(({ key }) => key === state.vector) ?? all.find(({ parameter, name }) => parameter || name === "q");
+}
+
+// An edit means all that it names; each of these names some of the axes: those before the last two, and these.
+const scopes = {
+  "this number": ({ before, row, column }) => [...before, ...row, ...column],
+  "its row": ({ before, row }) => [...before, ...row],
+  "its column": ({ before, column }) => [...before, ...column],
+  "its column in all maps": ({ column }) => column,
+  "all numbers": () => [],
+};
+const signs = { "=": "set to", "+=": "add", "*=": "times" };
+function place_meant(seen, of = scope.value) {
+  const { of: what, along } = place_in(seen, vector_in(seen).name), count = along.length;
+  const parts = { before: along.slice(0, -2), row: count > 1 ? [along[count - 2]] : [], column: [along[count - 1]] };
+  return place_text({ of: what, along: scopes[of](parts) });
+}
+function edit(value, sign = operator.value) {
+  const learner = selected_learner();
+  return put_edit(`${place_meant(learner.look)} ${sign} ${value}`, learner);
+}
+
+const select = (focus, label, onchange) => make("select", { "data-focus": focus, "aria-label": label, onchange });
+const chooser = select("vector", "what is edited", ({ target }) => update({ vector: target.value }));
+const slice = select("slice", "which map of it", ({ target }) => update({ c: Number(target.value) }));
+const scope = select("scope", "how much of it is edited", redraw);
+const operator = select("sign", "how it is edited", redraw);
+const vector_number = number_input("vector slider", edit);
+const vector_zero = button("set to 0", "vector zero", () => {
+  operator.value = "=";
+  edit(0, "=");
+});
+const places = ["row", "column"].map((role) => {
+  const input = make("input", { type: "number", min: 0, step: 1, "data-focus": role,
+    onchange: () => choose({ [input.dataset.along]: clamped(Math.round(Number(input.value)), 0, Number(input.max)) }) });
+  const words = make("span");
+  return { role, input, words, label: make("label", {}, words, input) };
+});
+const maps = ["value", "gradient"].map((kind) => map_of(`vector ${kind}`, kind));
+const two = make("div", { class: "two" }, maps.map(({ kind, canvas }) =>
+  make("div", { class: "scroll" }, make("span", { class: "what" }, kind), canvas)));
+const vector_title = make("h3"), caption = make("p", { class: "facts" });
+const said = make("p", { class: "facts", role: "status" });
+export const weights_panel = make("section", { class: "weights", "aria-label": "edit vectors and weights" }, vector_title,
+  make("div", { class: "controls" }, chooser, slice, places.map(({ label }) => label)), caption, two, said,
+  make("div", { class: "controls" }, scope, operator), make("div", { class: "controls" }, vector_number.inputs, vector_zero));
+
+function offer(input, options, chosen) {
+  const key = JSON.stringify(options);
+  if (input.dataset.options !== key) {
+    input.replaceChildren(...options.map(([value, words]) => make("option", { value }, words)));
+  }
+  input.dataset.options = key;
+  input.value = options.some(([value]) => value === chosen) ? chosen : options[0][0];
+}
+
+function show_choices(seen, vector, sheet) {
+  const { quantity } = sheet, letters = letters_of(quantity), { shape } = part_of(quantity, layer_of(quantity));
+  offer(chooser, vectors_of(seen).map(({ key, words }) => [key, words]), vector.key);
+  slice.hidden = letters[0] !== "c" || letters.length < 3;
+  offer(slice, counted(slice.hidden ? 1 : shape[0]).map((k) => [String(k), String(k)]), String(state.c));
+  const named = new Map(Object.keys(scopes).reverse().map((name) => [place_meant(seen, name), [name, name]]));
+  offer(scope, [...named.values()].reverse(), scope.value);
+  offer(operator, Object.entries(signs), operator.value);
+  for (const { role, input, words, label } of places) {
+    const axis = sheet[`${role}_axis`], now = role === "row" ? row_at(sheet) : column_at(sheet), extent = sheet[`${role}s`];
+    label.hidden = !axis || extent === 1;
+    words.textContent = word_of(axis);
+    dress(input, { max: extent - 1, "data-along": key_of(axis) });
+    if (document.activeElement !== input) input.value = clamped(now, 0, extent - 1);
+  }
+}
+
+// What the slider says: the number of the edit that is in force, or one that changes nothing.
+function show_vector_number({ edits, look: seen }, sheet) {
+  const begin = `${place_meant(seen)} ${operator.value} `, given = edits.find((each) => each.startsWith(begin));
+  const value = given?.slice(begin.length) ?? { "=": text_of_number(sheet), "+=": 0, "*=": 1 }[operator.value];
+  vector_number.show(begin, Number(value), operator.value === "=" && sheet.scale === "unit");
+}
+
+function show_vector(learner) {
+  const seen = learner.look, vector = vector_in(seen), sheet = sheet_in(seen, vector.name);
+  show_choices(seen, vector, sheet);
+  show_vector_number(learner, sheet);
+  vector_title.textContent = `Edit vectors and weights of model ${learner.index + 1}`;
+  caption.textContent = sheet.quantity.parameter ? vector.name : sheet.quantity.caption;
+  const wide = sheet.columns > 2 * sheet.rows, kind = kind_at(sheet);
+  two.classList.toggle("stacked", wide);
+  const room = Math.floor(wide ? two.clientWidth : (two.clientWidth - 4) / 2);
+  if (room > 0) for (const map of maps) paint(map, learner, vector.name, room, Math.max(4, 320 / sheet.rows));
+  // Who moves a pair elsewhere hears of that alone.
+  said.setAttribute("aria-live", weights_panel.contains(document.activeElement) ? "polite" : "off");
+  said.textContent = `${place_text(place_in(seen, vector.name))}: ${format(text_of_number(sheet))}, gradient ` +
+    `${gradient_at(sheet_in(seen, vector.name, "gradient"))}${kind ? ` (${kind})` : ""}`;
+}
+
+let listed = [];
+drawn.push(() => {
+  const learner = selected_learner(), at = selected();
+  weights_panel.hidden = !learner?.look;
+  if (!learner?.look || !edits_panel.isConnected) return;
+  title.textContent = `Edit model ${learner.index + 1}, ${learner.options.scheme}`;
+  if (at) show_number(at);
+  problem.textContent = learner.edit_problem;
+  const all = [learner.index, learner.edits, learner.outcomes];
+  if (all.some((each, k) => each !== listed[k])) list.replaceChildren(...learner.edits.length
+    ? [table_of(["edit", "predicted", "real", ""], lines_of(learner))] : []);
+  listed = all;
+  outcome.textContent = outcome_words(learner);
+  show_vector(learner);
+});

@@ -1,0 +1,68 @@
+// Where answers come from. The questions of playground/session.h are answered by the engine where the page holds one,
+// else by what was recorded when the page was written: one pass, looked at whole, with those beside it.
+const element = (id) => document.getElementById(id), text_of = (id) => element(id).textContent;
+export const json_in = (id) => JSON.parse(element(id)?.textContent ?? "null");
+
+// The thread of the engine is made of this function's text too, so that it stands alone.
+async function inflated(text) {
+  if (!globalThis.DecompressionStream) throw new Error("this browser is too old: it has no DecompressionStream");
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
+}
+
+// ---- What was recorded
+async function recorded({ ask }) {
+  if (ask !== "inspect") throw new Error(`This page has no engine to be asked for "${ask}".`);
+  const besides = [...document.querySelectorAll("script.look-beside")].map(({ textContent }) => JSON.parse(textContent));
+  return { page: json_in("look-data"), besides, numbers: await inflated(text_of("look-numbers")) };
+}
+
+// ---- The engine: a question is a promise of its answer, or of the sentence that the engine says instead
+// A run in the page: the question that opens it, and what the engine then reads of a disk, file by file.
+export const embedded_run = json_in("run");
+const waiting = new Map();
+let worker = null, asked = 0;
+
+// `dead` is a sentence once the engine has stopped; `when_dead` is told. `look` is of the model that is shown, with these
+// edits besides those in force.
+export const source = {
+  has_engine: Boolean(element("engine-module")), ask: recorded, dead: "", when_dead: () => {}, look: null,
+};
+if (source.has_engine) source.ask = ask_engine;
+
+export function start_engine() {
+  worker?.terminate();
+  source.dead = "";
+  const text = `${inflated}\nfunction load_engine(Module) {\n${text_of("engine-script")}\n}\n${text_of("worker-script")}`;
+  worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => receive(data);
+  worker.onerror = (event) => {
+    event.preventDefault();
+    die(event.message || "its thread ended");
+  };
+  worker.postMessage({ module: text_of("engine-module"), files: embedded_run?.files ?? {} });
+}
+
+function receive({ id, dead, answer, numbers, milliseconds }) {
+  if (dead) return die(dead);
+  const { resolve, reject } = waiting.get(id) ?? {};
+  waiting.delete(id);
+  if (answer.error) reject?.(new Error(answer.error));
+  else resolve?.({ ...answer, numbers, milliseconds });
+}
+
+function die(cause) {
+  worker?.terminate();
+  source.dead = `The engine stopped: ${cause}. It can start again, with new weights.`;
+  for (const { reject } of waiting.values()) reject(new Error(source.dead));
+  waiting.clear();
+  source.when_dead();
+}
+
+function ask_engine(question) {
+  if (source.dead) return Promise.reject(new Error(source.dead));
+  return new Promise((resolve, reject) => {
+    waiting.set(++asked, { resolve, reject });
+    worker.postMessage({ id: asked, question });
+  });
+}
