@@ -1,6 +1,7 @@
 // quickstart: trains CoPE, RoPE and learned absolute positions on a flip-flop of 128 tokens, as `train` would, and keeps
 // the three runs. report.html compares them with the paper; look.html looks into the trained CoPE model.
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <map>
 
@@ -12,6 +13,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
+#include "examples/whence/look/story.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/study/task_study.h"
@@ -222,8 +224,13 @@ std::int64_t sample_of(const SchemeRun& run, std::uint64_t seed) {
   return std::ranges::max_element(asked) - asked.begin();
 }
 
+struct LookPage {
+  std::string html;
+  std::string shutting;  // the command that shuts the head that matters most
+};
+
 // The beginning of one string; beside it, the same model before the first step, at the break, and at the end.
-std::string look_page_of(const SchemeRun& run) {
+LookPage look_page_of(const SchemeRun& run) {
   const fs::path folder = run.request->settings().training.folder;
   look::SubjectOptions options{.run = folder.string(),
       .sample = sample_of(run, run.request->settings().training.seed),
@@ -242,7 +249,11 @@ std::string look_page_of(const SchemeRun& run) {
   if (look::checkpoints_of(options.run).contains(broke) && broke < run.trained.steps)
     add(broke, ", where the loss fell the most");
   add(run.trained.steps, ", the end");
-  return look::page_of(look::Inspection(subject), std::move(besides));
+  const look::Inspection inspection(subject);
+  const std::vector<look::HeadEffect> effects = look::effects_of_heads(inspection);
+  const auto most = std::ranges::max_element(effects, {}, [](const auto& each) { return std::abs(each.outcome.real); });
+  return {look::page_of(inspection, std::move(besides)),
+      to_text(subject.command, " --edit \"", most->outcome.text, "\"")};
 }
 
 int run(CommandLine& line) {
@@ -272,12 +283,13 @@ int run(CommandLine& line) {
   const std::string report_page = (folder / "report.html").string(), look_page = (folder / look_file).string();
   write_file(report_page, report::html(page_of(runs, table)));
   write_file((folder / "comparison.csv").string(), table.csv());
-  write_file(look_page, look_page_of(runs[0]));
-  const std::string cope = one_line((folder / "cope").string()), rope = one_line((folder / "rope").string());
+  const LookPage looked = look_page_of(runs[0]);
+  write_file(look_page, looked.html);
+  const std::string rope = one_line((folder / "rope").string());
   std::cout << "\nopen " << one_line(look_page)
             << " in a browser: gates, positions, attention, and where their gradients came from; "
             << one_line(report_page) << " has the comparison\nthen:\n"
-            << "  whence look " << cope << " --edit \"gates layer=0 head=2 = 0\"   what if a head counted nothing?\n"
+            << "  " << looked.shutting << "   what if the head that matters most counted nothing?\n"
             << "  whence train --resume " << rope << " --steps " << 2 * settings.steps
             << "   does training longer help?\n"
             << "  examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --set length=128 --seeds 5   do "

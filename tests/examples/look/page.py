@@ -11,6 +11,7 @@ import math
 import pathlib
 import queue
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -98,13 +99,14 @@ def check_numbers(browser, path, data):
         equal("table", whole, [value for i in range(24) for value in row_of(data, name, 1, 1, i)[:i + 1]])
 
 def check_start(browser, path, data):
-    """The page opens with the story, at the strongest gradient of its first quantity, whose map is not blank."""
-    first = data["quantities"][0]
-    browser.open(path, quantity=first["name"])
-    assert browser.address()["view"] == "story"
-    browser.click("#tab-quantities")
-    strongest = max(abs(value) for part in first["layers"] for value in numbers(part, "gradient"))
-    assert math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest), browser.address()
+    """The page opens with the story, at the head without which the loss changes most, its last asked query and that query's strongest other key."""
+    browser.open(path)
+    strongest = max(data["effects"], key=lambda each: abs(each["real"]))
+    i = max(t for t, each in enumerate(data["predictions"]) if each)
+    row = row_of(data, "pattern", strongest["layer"], strongest["head"], i)
+    browser.at(view="story", layer=strongest["layer"], head=strongest["head"], i=i, j=max(range(i), key=lambda j: row[j]))
+    assert not browser.get("document.querySelector('.bar').offsetHeight"), "no controls above the story"
+    browser.open(path, view="quantities", quantity=data["quantities"][0]["name"])
     colours = browser.get("(() => { const canvas = document.querySelectorAll('.panel canvas')[1], { width, height } = canvas;"
                           "return new Set(new Uint32Array(canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer)).size; })()")
     assert colours > 60, f"{colours} colours in the map of a gradient"
@@ -187,25 +189,64 @@ def check_answers(browser, path, data):
     assert math.isclose(sum(each["loss"] for each in asked.values()) / len(asked), float(dict(data["facts"])["loss"]), rel_tol=1e-4)
     wrong = [t for t, each in asked.items() if each["wanted"][0] != each["likeliest"][0][0]]
     for t, each in asked.items():
-        browser.open(path, view="why", i=t)
+        browser.open(path, view="text", i=t)
         said = browser.texts("#answers p")[0]
         assert ("wrong" in said) == (t in wrong) and each["wanted"][0] in said, said
         equal("loss here", [f"{float(said.split('loss ')[1][:-1]):.3g}"], [f"{each['loss']:.3g}"])
     assert [len(browser.texts(f"#answers .asked{kind}")) for kind in ("", ".wrong")] == [len(asked), len(wrong)]
-    browser.pointer("#answers svg", 0.01, 0.5)
+    browser.pointer("#answers svg", 0.07, 0.5)
     browser.at(i=0)
 
 def check_story(browser, path, data):
-    """Its steps, each with words, a picture and a button that leads to another view; without an engine, how to move a gate."""
-    titles = ["What is asked", "What the model answers", "Which tokens this head counts", "The position that comes out, and what it adds",
-              "Move a gate and the answer changes", "Where its gradient comes from", "Here it is zero, because"]
+    """Its headline and its steps, each with words, a picture and a button that leads to another view; heads are chosen by their effect."""
+    titles = ["What is asked", "What the model answers", "Which heads matter", "Which tokens this head counts",
+              "The position that comes out, and what it adds", "Move it", "How it learns", "Where its gradient comes from", "Here it is zero, because"]
     browser.open(path)
     assert [title.split(". ")[1] for title in browser.texts("h3") if ". " in title] == titles, browser.texts("h3")
-    for number, view in ((1, "text"), (3, "quantities"), (4, "heads"), (6, "paths"), (7, "why")):
+    asked = data["predictions"][data["story"]["i"]]
+    assert asked["likeliest"][0][0] in browser.texts(".headline b")[0] and f"It read {len(data['tokens'])} tokens." in browser.texts(".headline")[0]
+    for number, view in ((1, "text"), (4, "quantities"), (5, "heads"), (7, "quantities"), (8, "paths"), (9, "why")):
         browser.open(path, view="story")
         browser.press(f"[data-focus='story {number}']", "Enter", view=view)
-    browser.open(path, view="story", layer=1, head=0, i=9, j=4)
-    assert '"gates layer=1 head=0 i=9 j=4 = 0"' in browser.texts(".moved code")[0] and not browser.texts("[data-key=gate]"), browser.texts(".moved")
+    browser.open(path, view="story")
+    told = [float(text) for text in browser.texts(".effects td:last-child")]
+    assert all(math.isclose(shown, each["real"], rel_tol=0.01) for shown, each in zip(told, data["effects"], strict=True)), told
+    browser.press("[data-focus='effect 1 0']", "Enter", layer=1, head=0)
+    assert len(browser.texts("[data-focus='to knob']")) == 1, "the way back to the pair that moves"
+    browser.open(path, view="story", i=9, j=4)
+    tokens = browser.texts(".step:nth-of-type(4) svg .token")
+    assert len(tokens) <= 10 and tokens, f"a row's picture ends at its query: {tokens}"
+
+def check_knob(browser, path, data):
+    """Eleven stops reached by key: what the page shows of each is what it holds, and that is what `look --edit` prints of the same edit."""
+    knob = data["knob"]
+    stops, seen = knob["stops"], knob["i"] + 1
+    words = shlex.split(data["command"])[1:] + ["--edit", "; ".join(stop["edit"] for stop in stops)]
+    printed = subprocess.run([sys.argv[1], *words], check=True, capture_output=True, text=True).stdout
+    for stop in stops:
+        line = first([{"edit": line.rsplit(None, 2)[0], "ends": line.rsplit(None, 2)[1:]} for line in printed.splitlines() if " = " in line or "= " in line],
+                     edit=stop["edit"])
+        for found, wanted in zip(line["ends"], (stop["predicted"], stop["real"])):  # of what is made of constants no gradient is taken
+            same = found == "-" if wanted is None else math.isclose(float(found), wanted, rel_tol=2e-3, abs_tol=1e-12)
+            assert same, f"{path.name}: {stop['edit']}: {line['ends']}; {wanted} expected"
+    browser.open(path, view="story", digits="true")
+    browser.press("[data-focus=knob]", "End", "Home")
+    for stop in stops:
+        told = [float(word) for word in re.findall(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?", browser.texts(".moved")[0])]
+        wanted = [each for each in (stop["loss"], stop["real"], stop["predicted"]) if each is not None]
+        equal(stop["edit"], told[:len(wanted)], wanted)
+        assert f'--edit "{stop["edit"]}"' in browser.texts(".step .command")[0]
+        rows = {row["probe"]: numbers(row)[:seen] for row in stop["rows"]}
+        drawn = dict(label.split(f" of query {knob['i']}: ") for label in browser.texts(".picture > .strips svg", "getAttribute('aria-label')")
+                     if f" of query {knob['i']}: " in label)
+        assert {"logits", "pattern"} <= drawn.keys(), drawn.keys()
+        for name, row in drawn.items():
+            pairs = [(word, value) for word, value in zip(row.split(), rows[name], strict=True) if word != "masked"]
+            equal(f"{stop['edit']}: {name}", [word for word, _ in pairs], [value for _, value in pairs])
+        browser.press("[data-focus=knob]", "ArrowRight")
+    assert browser.get("document.querySelector('[data-focus=knob]').offsetHeight") >= 24, "a slider that a finger finds"
+    browser.click("[data-focus='knob reset']")
+    assert not browser.texts(".picture .own-level[d^=M]"), "the model's own numbers are drawn once"
 
 def check_keys(browser, path, data):
     browser.open(path, view="quantities", show="one", part="value", quantity="gates", i=9, j=4)
@@ -274,6 +315,11 @@ def check_loupe(browser, path, data):
         equal("z", [facts["z at the floor"], facts["z at the ceiling"]], [z[math.floor(p)], z[math.ceil(p)]])
         check_slope(data, layer, head, i, j, facts)
         assert f'"gates layer={layer} head={head} i={i} j={j} = 0"' in browser.texts(".moved code")[0]
+    browser.press("[data-focus='to knob']", "Enter", **{key: data["knob"][key] for key in ("layer", "head", "i", "j")})
+    browser.press("[data-focus=knob]", "End", "Home")
+    shut = {row["probe"]: numbers(row) for row in data["knob"]["stops"][0]["rows"]}
+    equal("moved in the loupe", [facts_of(browser)["position p"]], [shut["positions"][data["knob"]["j"]]])
+    browser.open(path, view="loupe", layer=1, head=1, i=12, j=3)
     browser.press(".loupe", "ArrowLeft", "ArrowUp", j=2)
     assert not browser.texts("[data-key=gate], [data-focus=reset]"), "no engine is there to ask"
     browser.pointer(".loupe svg", 0.12, 0.5)
@@ -597,9 +643,10 @@ def check_sums(browser, path, _):
     browser.open(path, view="heads")
     computed_equal(browser, ".sum .check")
 
-CHECKS = {"nasty": (check_plots,), "cope": (check_openings, check_symbols, check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
-                   check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph), "left": (check_sums,),
-          "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
+CHECKS = {"nasty": (check_plots,), "cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
+                   check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
+          "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph, check_knob),
+          "scheme rope": (check_knob,), "scheme stick_breaking": (check_knob,), "checkpoints": (check_slider,),
           "large": (check_some_rows,), "shared keys": (check_key_heads,), "long": (check_long,)}
 
 def main(whence):

@@ -1,15 +1,16 @@
 // What the model answers, above every view: the probability of the wanted answer at each token that is asked, and the
 // likeliest answers at the selected one.
-import { draw, format, make, token_text } from "./elements.js";
+import { counted, draw, format, make, svg_text, token_text } from "./elements.js";
 import { followers, state } from "./state.js";
-import { run_named, tokens, visible } from "./data.js";
+import { longest, run_named, tokens, visible } from "./data.js";
 import { above, drawn_above, follow_pointer, single_run, token_name } from "./frame.js";
+import { chart, grid, index_axis } from "./curves.js";
 
 export const predictions = (run = single_run()) => run_named(run).predictions;
 const asked_in = (all) => all.flatMap((each, t) => each ? [t] : []);
 export const asked = () => asked_in(predictions());
 export const is_right = ({ wanted, likeliest }) => wanted[0] === likeliest[0][0];
-export const percent = (share) => `${format(100 * share, 3)} %`;
+export const percent = (share) => `${format(100 * share, share < 1 && share > 0.9995 ? 5 : 3)} %`;
 export const answer_name = (text) => make("b", { class: "name" }, token_text(visible(text)));
 
 // The token whose answer the numbers at token t bear on: t, or the next one after it that is asked.
@@ -28,30 +29,55 @@ function words_at(t) {
 }
 
 // A column for each token: as high as the wanted answer is likely, on a ground that says where it is not the likeliest.
-function strip_of(width) {
-  const all = predictions(), step = width / tokens.length, height = 32;
-  const column = (each, t) => {
-    const box = { x: t * step, width: Math.max(1, step - (step > 3 ? 1 : 0)) };
-    const high = Math.max(1.5, height * each.wanted[1]);
-    return [draw("rect", { class: is_right(each) ? "asked" : "asked wrong", y: 0, height, ...box }),
-      draw("rect", { class: "share", y: height - high, height: high, ...box })];
-  };
-  const here = draw("rect", { class: "here", x: state.i * step, y: 0, width: Math.max(1.5, step), height });
-  const label = "probability of the wanted answer at each token that is asked";
-  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    all.map((each, t) => each ? column(each, t) : []), here);
-  follow_pointer(picture, (event) => {
-    const box = picture.getBoundingClientRect(), i = Math.floor((event.clientX - box.left) / box.width * tokens.length);
-    return i >= 0 && i < tokens.length ? { i } : null;
+// The tokens stand below their columns, in as many lines as that takes.
+const left = 58, most_lines = 4;
+function strips_of(width) {
+  const fit = Math.max(1, Math.floor((width - left - 8) / (longest(tokens) * 6.8 + 5)));
+  const lines = Math.ceil(tokens.length / fit), across = lines <= most_lines ? Math.ceil(tokens.length / lines) : tokens.length;
+  const strips = counted(Math.ceil(tokens.length / across)).map((line) => strip_from(line * across, across, width));
+  followers.push(({ i }) => strips.forEach(({ follow }) => follow(i)));
+  return strips.map(({ picture }) => picture);
+}
+
+function strip_from(from, across, width) {
+  const all = predictions(), until = Math.min(tokens.length, from + across);
+  const frame = chart({ label: "probability of the wanted answer at each token that is asked", width, height: 84, left, right: 8, top: 6,
+    bottom: 38, x: [from - 0.5, from + across - 0.5], y: [0, 1] });
+  const step = frame.x_of(1) - frame.x_of(0), height = frame.floor - frame.top, wide = Math.max(1, Math.min(24, step - (step > 3 ? 1 : 0)));
+  const box = (t) => ({ x: frame.x_of(t) - wide / 2, width: wide });
+  grid(frame, [0, 1]);
+  frame.add(svg_text("tick end", left - 6, (frame.top + frame.floor) / 2 + 4, "p(right)"),
+    ...counted(until - from).map((k) => k + from).filter((t) => all[t]).flatMap((t) => {
+      const high = Math.max(1.5, height * all[t].wanted[1]);
+      return [draw("rect", { class: is_right(all[t]) ? "asked" : "asked wrong", y: frame.top, height, ...box(t) }),
+        draw("rect", { class: "share", y: frame.floor - high, height: high, ...box(t) })];
+    }));
+  index_axis(frame, tokens, until, "", from);
+  const here = draw("rect", { class: "here", y: frame.top, height: frame.floor - frame.top + 22, width: Math.max(1.5, step) });
+  frame.add(here);
+  follow_pointer(frame.picture, (event) => {
+    const i = Math.round(frame.at(event).x);
+    return i >= from && i < until ? { i } : null;
   });
-  followers.push(({ i }) => here.setAttribute("x", i * step));
-  return picture;
+  return { picture: frame.picture, follow(i) {
+    here.style.display = i >= from && i < until ? "" : "none";
+    here.setAttribute("x", frame.x_of(i) - step / 2);
+  } };
+}
+
+// What the whole page is about, in one sentence.
+function headline_at(t) {
+  const { wanted, likeliest } = predictions()[t], [[said, share]] = likeliest;
+  return [`It read ${tokens.length} tokens. Asked after `, token_name(t), ", it said ", answer_name(said), ` (${percent(share)}): `,
+    is_right(predictions()[t]) ? "right." : [make("b", { class: "wrong" }, "wrong"), "; it is ", answer_name(wanted[0]), "."],
+    single_run() === "beside" ? ` This is ${run_named("beside").label}.` : ""].flat();
 }
 
 drawn_above.push(() => {
-  above.hidden = !asked().length;
+  const story = state.view === "story";
+  above.hidden = !asked().length || !(story || ["text", "overview"].includes(state.view));
   if (above.hidden) return;
-  const words = make("p", { role: "status" });
-  above.replaceChildren(strip_of(Math.max(240, above.clientWidth)), words);
-  followers.push(({ i }) => words.replaceChildren(...words_at(i)));
+  const words = make("p", { role: "status", class: story ? "headline" : null });
+  above.replaceChildren(...story ? [words] : [], ...strips_of(Math.max(240, above.clientWidth)), ...story ? [] : [words]);
+  followers.push(({ i }) => words.replaceChildren(...story ? headline_at(asked_after(i)) : words_at(i)));
 });

@@ -65,15 +65,15 @@ export const path_through = (name, points) => draw("path",
   { class: name, d: points.map((point, k) => point && `${points[k - 1] ? "L" : "M"}${point}`).join("") });
 
 // Labels as dense as they fit, indices at multiples of five.
-export function index_axis(frame, labels, count, word) {
+export function index_axis(frame, labels, count, word, from = 0) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
   const room = Math.max(26, 7.2 * String(count).length + 8);
   const numbered = step >= room ? 1 : Math.ceil(room / step / 5) * 5;
   const y = frame.floor + (labels ? 31 : 16);
-  for (let index = 0; labels && index < count; index += every) {
+  for (let index = from; labels && index < count; index += every) {
     frame.add(svg_text("token middle", frame.x_of(index), frame.floor + 16, short(labels[index] ?? "")));
   }
-  for (let index = 0; index < count; index += numbered) frame.add(svg_text("tick middle", frame.x_of(index), y, index));
+  for (let index = Math.ceil(from / numbered) * numbered; index < count; index += numbered) frame.add(svg_text("tick middle", frame.x_of(index), y, index));
   frame.add(svg_text("tick end", frame.left - 6, y, word));
 }
 
@@ -88,13 +88,20 @@ export function strip({ label, values, width, last, labels, word, marks = [], he
 }
 
 // ---- The selected row of sheets that share their axes, as curves under each other
+// How many of a row's columns the mask does not hide at its end: a picture of the row ends there.
+export function seen_columns(sheet, row) {
+  let count = sheet.columns;
+  while (count > 1 && hidden_at(sheet, row, count - 1)) --count;
+  return count;
+}
 export const row_of = (sheet, row) => counted(sheet.columns).map((column) => value_at(sheet, row, column));
 
 export function row_strips(container, sheets, row, space = container.clientWidth) {
   const width = Math.max(240, Math.floor(space)), [{ columns, column_axis }] = sheets, key = key_of(column_axis);
-  const frames = sheets.map((sheet, index) => row_strip(sheet, row, width, index === sheets.length - 1));
+  const count = Math.max(...sheets.map((sheet) => seen_columns(sheet, row)));
+  const frames = sheets.map((sheet, index) => row_strip(sheet, row, { width, count, last: index === sheets.length - 1 }));
   container.replaceChildren(...frames.map(({ picture }) => picture));
-  return follow_strips(frames, (column) => column >= 0 && column < columns ? { [key]: column } : null,
+  return follow_strips(frames, (column) => column >= 0 && column < count ? { [key]: column } : null,
     (at) => Math.min(at[key], columns - 1));
 }
 
@@ -106,21 +113,21 @@ export function follow_strips(frames, place_of, index_of, select = choose) {
   return (at) => frames.forEach((frame) => frame.follow(index_of(at)));
 }
 
-function row_strip(sheet, row, width, last) {
-  const word = word_of(sheet.column_axis), values = row_of(sheet, row);
+function row_strip(sheet, row, { width, count, last }) {
+  const word = word_of(sheet.column_axis), values = row_of(sheet, row).slice(0, count);
   const label = `${sheet.title}, ${is_row(sheet) ? "" : `${word_of(sheet.row_axis)} ${row}, `}over ${word}`;
   const frame = strip({ label, values, width, last, labels: sheet.column_labels, word, marks: sheet.marks });
   stems(frame, values);
   trace(frame, values);
   return followed(frame, end_of(sheet.title, (width - frame.left - 90) / letter_width), "title",
-    (column) => shown(values[column]));
+    (column) => shown(values[column] ?? null));
 }
 
 // With its title, and a line at the column that is pointed at, whose value stands beside it.
 export function followed(frame, title, class_of_title, words) {
   const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor }), now = draw("text", { y: 12 });
   frame.add(line, svg_text(class_of_title, frame.left, 12, title), now);
-  frame.follow = (column) => follow_line({ frame, line, now, x: frame.x_of(column), title }, words(column));
+  frame.follow = (column) => follow_line({ frame, line, now, x: Math.min(frame.x_of(column), frame.width - frame.right), title }, words(column));
   return frame;
 }
 

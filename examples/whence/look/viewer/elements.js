@@ -12,12 +12,14 @@ export function once(key, build) {
   return kept.get(key);
 }
 
-// What the mask hides is null in place of a number.
+// What the mask hides is null in place of a number. One next to a whole number has the digits that tell them apart.
 export function format(value, digits = 4) {
   if (value === null) return "masked";
   if (value === 0 || !Number.isFinite(value)) return String(value);
-  const size = Math.abs(value);
-  return size < 1e-3 || size >= 1e6 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
+  const size = Math.abs(value), rounded = Number(value.toPrecision(digits));
+  if (size < 1e-3 || size >= 1e6) return value.toExponential(digits - 1);
+  const merged = digits > 3 && size < 1000 && Number.isInteger(rounded) && !Number.isInteger(value);
+  return merged && digits < 7 ? format(value, digits + 1) : String(rounded);
 }
 
 export const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);

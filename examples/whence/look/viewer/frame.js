@@ -189,6 +189,7 @@ function show_tabs() {
   const chosen = document.getElementById(`tab-${state.view}`);
   tabs.scrollLeft = chosen.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - chosen.offsetWidth) / 2;  // on a phone
   stage.setAttribute("aria-labelledby", `tab-${state.view}`);
+  readout.parentElement.hidden = Boolean(current_view().bare);
   const schemes = unique(data.quantities.map((each) => each.scheme_name).filter(Boolean));
   const more = [...schemes.map((name) => `whence schemes ${name}`), "nn/README.md"].join(", ");
   hint.replaceChildren(current_view().hint + " ", make("cite", {}, `More: ${more}.`));

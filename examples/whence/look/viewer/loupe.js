@@ -1,16 +1,17 @@
 // View: one pair (i, j) under a loupe: the gates of its row, the positions that they add up to, logits and attention,
 // and what it reads of z. With an engine behind the page a gate can be moved, and the engine says what follows.
 import {
-  button, clamped, command_code, counted, draw, format, make, note, on_keys, sum_of, svg_line, svg_text
+  button, clamped, command_code, counted, dress, format, make, note, on_keys, sum_of, svg_line, svg_text
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, sheet_of, tokens, value_at, word_of } from "./data.js";
+import { data, sheet_of, tokens, value_at } from "./data.js";
 import {
-  choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
+  choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name, update
 } from "./frame.js";
 import { text_at } from "./map.js";
 import { answer_name, asked, asked_after, percent, predictions } from "./answers.js";
-import { chart, dot, grid, index_axis, reach_of, row_of, strip, trace } from "./curves.js";
+import { chart, dot, grid, index_axis, reach_of, row_of, seen_columns, trace } from "./curves.js";
+import { at_knob, columns, draw_knob, knob, moved_strip, rows_at, steps, stop_shown, to_knob } from "./knob.js";
 import { made_of, number_of } from "./worked.js";
 import { ask_newest, has_engine } from "./engine.js";
 
@@ -24,8 +25,10 @@ const names = ["gates", "positions", "z", "position_logit", "scores", "logits", 
 function loupe_row(run = single_run()) {
   const parts = names.map((name) => part_here(name, "value", run)), [gates, positions] = parts;
   if (!gates || !positions) return null;
-  const row = Object.fromEntries(names.map((name, k) => [name, parts[k] && row_of(parts[k], state.i)]));
-  return { ...row, keys: counted(gates.columns).filter((j) => row.gates[j] !== null), marks: positions.marks };
+  const seen = seen_columns(gates, state.i);
+  const row = Object.fromEntries(names.map((name, k) =>
+    [name, parts[k] && row_of(parts[k], state.i).slice(0, name === "z" ? parts[k].columns : seen)]));
+  return { ...row, keys: counted(seen).filter((j) => row.gates[j] !== null), marks: positions.marks };
 }
 
 // ---- Gates that the reader has moved in this row, and what the engine answered of them
@@ -56,50 +59,22 @@ const loupe_charts = [["gates", `gates g${has_engine ? " (drag one)" : ""}`],
 
 function draw_charts(container, row, now) {
   const width = Math.max(320, Math.floor(container.clientWidth)), charts = loupe_charts.filter(([name]) => now[name]);
-  const frames = charts.map(([name, title], index) => loupe_strip({ name, title, now: now[name], engine: row[name],
-    marks: name === "positions" ? row.marks : [], width, last: index === charts.length - 1 }));
+  const shapes = { gates: columns("gate"), positions: steps };
+  const frames = charts.map(([name, title], index) => moved_strip({ title, now: now[name], own: row[name], query: state.i,
+    key: state.j, marks: name === "positions" ? row.marks : [], width, last: index === charts.length - 1,
+    ...(name === "gates" ? { reach: [0, 1] } : {}), shape: shapes[name] ?? line_over_columns }));
   container.replaceChildren(...frames.map((frame) => frame.picture));
   return frames[0];
 }
 
-// The numbers of now and, where they are others, the engine's own as a line of dashes.
-function loupe_strip({ name, title, now, engine, marks, width, last }) {
-  const reach = name === "gates" ? [0, 1] : reach_of([...now, ...engine]);
-  const label = `${title} of query ${state.i}: ${now.map(shown).join(" ")}`;
-  const frame = strip({ label, values: now, width, last, labels: tokens, word: word_of("j"), marks, reach });
-  if (name === "positions") steps(frame, now);
-  else columns(frame, now, name === "gates" ? "gate" : "stem");
-  if (now !== engine) trace(frame, engine, "engine", false);
-  if (name === "logits" || name === "pattern") trace(frame, now);
-  const x = frame.x_of(state.j);
-  frame.add(svg_line("follow", [x, frame.top - 4], [x, frame.floor]), svg_text("title", frame.left, 12, title),
-    svg_text("now end", width - frame.right, 12, `key ${state.j}: ${shown(now[state.j])}`));
-  return frame;
-}
-
-function columns(frame, values, name) {
-  const half = 0.36 * (frame.x_of(1) - frame.x_of(0));
-  values.forEach((value, j) => {
-    const ends = [frame.y_of(value), frame.y_of(0)], y = Math.min(...ends), height = Math.max(1, Math.max(...ends) - y);
-    const column = draw("rect", { class: name, x: frame.x_of(j) - half, width: 2 * half, y, height });
-    if (Number.isFinite(value)) frame.add(column);
-  });
-}
-
-// The staircase: each key's step is as high as its gate.
-function steps(frame, values) {
-  const half = (frame.x_of(1) - frame.x_of(0)) / 2;
-  const path = values.map((value, j) => {
-    const to = `${frame.y_of(value)}H${frame.x_of(j) + half}`;
-    if (!Number.isFinite(value)) return "";
-    return Number.isFinite(values[j - 1]) ? `V${to}` : `M${frame.x_of(j) - half} ${to}`;
-  });
-  frame.add(draw("path", { class: "trace", d: path.join("") }));
+function line_over_columns(frame, values) {
+  columns("stem")(frame, values);
+  trace(frame, values);
 }
 
 // ---- z over positions, with what (i, j) reads there and, for the engine's own gates, the derivative that is recorded
 function slope_here() {
-  const read = number_of(data.all.get("position_logit")), as_recorded = single_run() === "this" && !moved().gates.size;
+  const read = number_of(data.all.get("position_logit")), as_recorded = single_run() === "this" && !moved().gates.size && !stop_here();
   const terms = as_recorded && read && made_of(read, data.all.get("positions"));
   return terms ? terms[0]?.derivative ?? 0 : null;
 }
@@ -141,7 +116,7 @@ function stops_here() {
 function sides_of(row, width) {
   if (!row.keys.includes(state.j)) return [note("The mask hides this key from this query.")];
   const slope = slope_here(), facts = facts_table("of this pair", "now", facts_of(row, slope), { class: "facts" });
-  return [row.z && z_curve(row, slope, Math.max(320, width)), facts, ...moved().gates.size ? [] : stops_here()]
+  return [row.z && z_curve(row, slope, Math.max(320, width)), facts, ...moved().gates.size || stop_here() ? [] : stops_here()]
     .filter(Boolean);
 }
 
@@ -150,7 +125,6 @@ const signed = (value) => `${value > 0 ? "+" : ""}${shown(value)}`;
 const answer_at = (t) => [answer_name(predictions()[t].wanted[0]), " after ", token_name(t)];
 const share_at = (t, run) => predictions(run)[t].wanted[1];
 function words_now({ gates, answer }) {
-  if (!has_engine) return single_run() === "this" ? by_command() : [];
   const t = asked_after(state.i);
   if (!gates.size) return ["It gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
   if (!answer) return ["The engine computes it again."];
@@ -163,10 +137,18 @@ function words_now({ gates, answer }) {
     answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
 }
 
-function by_command() {
+// Without an engine the story's pair alone moves, through what the engine computed beforehand.
+const stop_here = () => !has_engine && at_knob() ? stop_shown() : null;
+function draw_moves(container) {
+  container.replaceChildren();
+  if (single_run() !== "this") return null;
+  if (at_knob()) return draw_knob({ words: container, pictures: container, with_rows: false, then: () => redraw() });
   const { layer, head, i, j } = state, edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = 0"`;
-  return ["What follows when this gate moves, the engine says:", command_code(`${data.command} --edit ${edit}`),
-    "On a page with the engine in it one drags the gate:", command_code(`${data.command} --playground`)];
+  const way = knob() && button("the story\u2019s pair", "to knob", () => update(to_knob()));
+  dress(container, {}, make("p", { class: "moved" }, way && ["A gate that moves on this page is that of ", way, ". "],
+    "What follows when this one is shut, the engine says:", command_code(`${data.command} --edit ${edit}`),
+    "On a page with the engine in it one drags any gate:", command_code(`${data.command} --playground`)));
+  return null;
 }
 
 // ---- The view
@@ -176,28 +158,35 @@ export function draw_loupe() {
     title: make("h3"), slider_name: make("span"), value: make("output"), side: make("div", { class: "loupe-side" }),
     slider: make("input", { type: "range", min: 0, max: 1, step: "any", "data-focus": "gate", "data-key": "gate",
       oninput: ({ target }) => set_gate(state.j, Number(target.value)) }),
-    follows: make("p", { class: "moved", role: "status" }),
+    follows: make("p", { class: "moved", role: "status" }), moves: make("div", { class: "moves" }),
     charts: make("div", { class: `strips loupe${has_engine ? " drag" : ""}`, tabindex: 0, role: "application",
       "data-focus": "gates", "aria-label":
         `gates of the row: left and right choose a key${has_engine ? ", up and down move its gate" : ""}`,
       onkeydown: on_keys((key) => gate_moves[key], move_gate) }),
   };
-  const { title, follows, slider_name, value, slider, charts, side } = parts;
+  const { title, follows, moves, slider_name, value, slider, charts, side } = parts;
   redraw = () => title.isConnected && show_loupe(parts);
+  let show_moves = null;
+  const draw_all = () => {
+    if (!has_engine) show_moves = draw_moves(moves);
+    show_loupe(parts);
+    show_moves?.();
+  };
   const reset = button("as the engine has them", "reset", () => {
     hand = {};
     redraw();
   });
   const bar = make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset);
-  stage.append(title, ...(has_engine ? [bar] : []), follows, make("div", { class: "beside" }, charts, side));
+  stage.append(title, ...(has_engine ? [bar, follows] : [moves]), make("div", { class: "beside" }, charts, side));
   drag_gates(parts);
-  of_selection(redraw);
+  of_selection(draw_all);
 }
 
 function show_loupe(parts) {
   const { title, follows, charts, slider, slider_name, value, side } = parts, { layer, head, i, j } = state;
   const row = loupe_row(), { gates, answer } = moved(), computed = answer?.run ? loupe_row(answer.run) : row;
-  const now = gates.size ? { ...computed, gates: row.gates.map((gate, key) => gates.get(key) ?? gate) } : row;
+  const now = gates.size ? { ...computed, gates: row.gates.map((gate, key) => gates.get(key) ?? gate) }
+    : stop_here() ? { ...row, ...rows_at(names.filter((name) => name !== "z")) } : row;
   const seen = row.keys.includes(j);
   const place = `layer ${layer}, head ${head}${run_words()}`;
   title.replaceChildren("Query ", token_name(i), ", key ", token_name(j), `, ${place}`);
@@ -205,7 +194,7 @@ function show_loupe(parts) {
   slider.disabled = !seen;
   slider.value = now.gates[j];
   value.textContent = seen ? `${shown(now.gates[j])} (engine ${shown(row.gates[j])})` : "masked";
-  follows.replaceChildren(...words_now(moved()).flat());
+  if (has_engine) follows.replaceChildren(...words_now(moved()).flat());
   parts.gates = draw_charts(charts, row, now);
   side.replaceChildren(...sides_of(now, side.clientWidth));
 }
@@ -223,7 +212,7 @@ function drag_gates(parts) {
   let dragged = null;
   charts.addEventListener("pointerdown", (event) => {
     const { x, y } = parts.gates.at(event), j = Math.round(x);
-    if (j < 0 || j >= tokens.length) return;
+    if (j < 0 || j >= loupe_row().gates.length) return;
     choose({ j });
     dragged = has_engine && y > -0.1 && y < 1.2 ? j : null;
     charts.setPointerCapture(event.pointerId);

@@ -20,7 +20,7 @@ import { offer_saving } from "./save.js";
 offered.push(overview_view, story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
   edits_view, quantities_view);
 
-// Starts at the first quantity of pairs, at its strongest gradient in all layers and heads; where it has none, at its largest value.
+// At the first quantity of pairs the strongest gradient in all layers and heads; where it has none, the largest value.
 function strongest_cell(pairs) {
   let best = { size: 0 };
   for (const place of places_of(pairs.name)) {
@@ -36,7 +36,7 @@ function strongest_cell(pairs) {
 function begin_at_run() {
   const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
   state.beside = start.beside = Math.max(0, besides.length - 1);  // of a training the end, which this run is too
-  Object.assign(state, data.overview ? start_of_windows() : strongest_cell(pairs));
+  Object.assign(state, data.overview ? start_of_windows() : data.story ?? strongest_cell(pairs));
 }
 
 settle_views();

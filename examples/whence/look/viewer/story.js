@@ -1,20 +1,22 @@
 // View: one token's story in steps, each with a sentence, a picture and something to try. Steps take what a scheme
 // registers of its quantities, in its order; where these are gates and positions, as in CoPE, the loupe tells of them.
 import {
-  button, clamped, counted, format, make, name_cell, note, right_cell, table_of, unique
+  acting_row, button, clamped, counted, draw, dress, folded, format, make, name_cell, note, right_cell, table_of, unique
 } from "./elements.js";
 import { state } from "./state.js";
 import {
   besides, data, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
 } from "./data.js";
+import { equation } from "./equation.js";
 import { cause_bar, one_share } from "./colour.js";
-import { of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
+import { of_selection, place_words, shown, single_run, stage, steepest, token_name, update } from "./frame.js";
 import { place_of } from "./map.js";
 import { row_strips } from "./curves.js";
 import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
 import { paths_to, signed_bar, split } from "./paths.js";
 import { has_engine } from "./engine.js";
 import { draw_loupe, loupe_view } from "./loupe.js";
+import { at_knob, draw_knob, knob, to_knob } from "./knob.js";
 
 // ---- What there is to tell of
 const of_pairs = ({ axes }) => /\bi j$/.test(axes);
@@ -27,14 +29,14 @@ const first_of_scheme = () =>
 const last_of_scheme = () => of_scheme().at(-1);
 const value_sheet = (quantity) => quantity && sheet_of(quantity.name, "value", state, single_run());
 
-const about = ({ name, caption, equation }) => {
-  const words = `${name}${equation ? ` = ${equation}` : ""}${caption ? `: ${caption}` : ""}`;
-  return /[.?]$/.test(words) ? words : `${words}.`;
+const about = ({ name, caption, equation: text }) => {
+  const words = caption ? `: ${caption}` : "";
+  return [make("b", {}, name), text ? [": ", equation(text)] : "", words, /[.?]$/.test(words) ? "" : "."];
 };
 const key_words = (keys) => keys.flatMap((j, k) => [k ? ", " : "", token_name(j)]);
-const largest_keys = (sheet, count) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
-  .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)))
-  .slice(0, count);
+const largest_of = (sheet) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
+  .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)));
+const largest_keys = (sheet, count) => largest_of(sheet).slice(0, count);
 
 // ---- Steps: a title, and what is drawn below it, anew at every selection. `tries` says what to do, `to` where.
 function row_picture(sheets) {
@@ -49,7 +51,7 @@ const question = {
   tells() {
     const t = asked_after(state.i), all = asked();
     return [`${data.asks} The model reads ${tokens.length} tokens and is asked after ${all.length} of them: the ` +
-      "columns above, whose height is the probability of the wanted answer. After ", token_name(t), " it is ",
+      "columns above, as high as the wanted answer is likely. Those on a red ground it gets wrong. After ", token_name(t), " it is ",
     answer_name(predictions()[t].wanted[0]), "."];
   },
   tries: "Read the text on its left: what would you answer?",
@@ -85,9 +87,56 @@ const answer = {
     const line = ([run, label]) => [name_cell(label), ...names.map((name) => {
       const { likeliest, wanted } = of_run(run) ?? { likeliest: [], wanted: [] };
       const found = [wanted, ...likeliest].find(([text]) => text === name);
-      return right_cell(found ? percent(found[1]) : likeliest.length ? `below ${percent(likeliest.at(-1)[1])}` : "");
+      return right_cell(found ? percent(found[1]) : likeliest.length
+        ? `at most ${percent(likeliest.at(-1)[1])}` : "");
     })];
-    return [table_of(["", ...names.map(answer_name)], runs.map(line), { class: "answers" })];
+    const table = table_of(["", ...names.map(answer_name)], runs.map(line), { class: "answers" });
+    return [make("div", {}, table, table.textContent.includes("at most")
+      ? note("at most: the page keeps the likeliest answers of each step, and this one is not among them.") : null)];
+  },
+};
+
+// ---- Which heads matter: what the loss does when a head is shut
+const effect_of = () => data.effects.find(({ layer, head }) => layer === state.layer && head === state.head);
+const by_size = () => [...data.effects].sort((one, other) => Math.abs(other.real) - Math.abs(one.real));
+const signed = (value) => `${value > 0 ? "+" : ""}${format(value, 3)}`;
+const head_name = ({ layer, head }) => `layer ${layer}, head ${head}`;
+// Another head is told at the same query, and at the key to which it gives the most.
+function head_chosen({ layer, head }) {
+  const pattern = sheet_of("pattern", "value", { ...state, layer, head }, single_run());
+  const others = pattern ? largest_of(pattern).filter((j) => j !== state.i) : [];
+  return { layer, head, j: others[0] ?? state.j };
+}
+
+const heads_shown = 16;
+function effect_lines(effects) {
+  const most = Math.max(...data.effects.map(({ real }) => Math.abs(real))) || 1, width = 240;
+  const bar = (real) => draw("svg", { class: "effect", width, height: 14, "aria-hidden": "true" }, draw("rect",
+    { class: real < 0 ? "minus" : "plus", x: 0, y: 2, height: 10, width: Math.max(1, width * Math.abs(real) / most) }));
+  return effects.map((each) => acting_row(`effect ${each.layer} ${each.head}`, () => update(head_chosen(each)),
+    [name_cell(head_name(each)), make("td", {}, bar(each.real)), right_cell(signed(each.real))],
+    { "aria-current": each.layer === state.layer && each.head === state.head, title: each.edit }));
+}
+
+const matters = {
+  wants: () => data.effects?.length,
+  title: () => "Which heads matter",
+  tells() {
+    const [first, ...rest] = by_size(), quantity = first.edit.split(" ")[0], loss = Number(data.facts.find(([name]) => name === "loss")[1]);
+    const idle = rest.filter(({ real }) => Math.abs(real) < 0.01 * Math.abs(first.real)).length, here = effect_of();
+    const shut = quantity.endsWith("gates") ? "all its gates at 0" : "its whole pattern at 0, so that it reads nothing";
+    return [`The engine shut each head in turn, ${shut}, and measured the loss. Without ${head_name(first)} it goes from ` +
+      `${format(loss, 3)} to ${format(loss + first.real, 3)}, the largest change of all`,
+    rest.length ? `; ${idle} of the ${rest.length} others change it by less than a hundredth of that. ` : ". ",
+    here && here !== first ? `The story is of ${head_name(here)}: ${signed(here.real)}.` : "The story goes on with that head."];
+  },
+  tries: "Choose a head that changes nothing: what does it do in the steps below?",
+  to: ["the head that matters", () => head_chosen(by_size()[0])],
+  picture() {
+    const all = data.effects, first = all.length > heads_shown ? by_size().slice(0, heads_shown) : all;
+    const table = (effects) => table_of(["without", "change of the loss", ""], effect_lines(effects), { class: "effects" });
+    const rest = by_size().slice(heads_shown);
+    return [make("div", {}, table(first), rest.length ? folded(`the ${rest.length} others`, () => table(rest)) : null)];
   },
 };
 
@@ -100,10 +149,10 @@ const pairs = {
     const keys = sheet ? largest_keys(sheet, sheet.columns) : [], at = (j) => value_at(sheet, state.i, j);
     const counted_keys = keys.filter((j) => at(j) > 0.5).length, says = quantity.scale === "unit"
       ? `counts ${counted_keys} of the ${keys.length} tokens up to there by more than a half, ` : "has sizes ";
-    return [`${about(quantity)} For the query `, token_name(state.i), `, ${head} ${says}largest at `,
+    return [about(quantity), " For the query ", token_name(state.i), `, ${head} ${says}largest at `,
       ...key_words(keys.slice(0, 3)), " and smallest at ", ...key_words(keys.slice(-3)), "."];
   },
-  tries: "Choose other heads above: does each prefer tokens of its own?",
+  tries: "Choose another head in the step before: does each prefer tokens of its own?",
   to: ["all heads", () => ({ view: "quantities", quantity: first_of_scheme().name, show: "one" })],
   picture: () => row_picture([value_sheet(first_of_scheme())]),
 };
@@ -118,7 +167,7 @@ const position = {
     const between = where != null && z ? `From key to query the gates add up to position ${format(where, 3)}: ` +
       (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ` +
         `${percent(share)}. ` : `row ${low} of the table. `) : "";
-    return [between, `${about(last_of_scheme())} At key `, token_name(state.j), ` it is ${shown(at)}.`];
+    return [between, about(last_of_scheme()), " At key ", token_name(state.j), ` it is ${shown(at)}.`];
   },
   tries: "Click another key in the picture: how far away is it, and what does that add?",
   to: ["Heads", () => ({ view: "heads", quantity: last_of_scheme().name })],
@@ -138,6 +187,33 @@ const attends = {
   picture: () => row_picture([value_sheet(attention("logits")), value_sheet(attention("pattern"))]),
 };
 
+// ---- Gradients are told of where the loss fell the most, if the page has that step: at the end hardly any is left.
+const learning = () => state.run === "this" && state.gradients === "steepest" && steepest >= 0;
+const gradient_of = (name, run = learning() ? besides[steepest] : single_run()) => sheet_of(name, "gradient", state, run);
+const when_words = () => learning() ? [`At ${besides[steepest].label}. `] : [];
+const other_time = () => state.run !== "this" || steepest < 0 ? [] : [" ", button(
+  `show ${learning() ? data.label : besides[steepest].label}`, "story time",
+  () => update({ gradients: learning() ? "shown" : "steepest" }))];
+const to_learning = (run = besides[steepest]) =>
+  learning() && run === besides[steepest] ? { run: "beside", beside: steepest } : {};
+
+const size_in_row = (sheet) => Math.max(0, ...largest_keys(sheet, 1).map((j) => Math.abs(value_at(sheet, state.i, j))));
+const learns = {
+  wants: () => gradient_of(last_of_scheme()?.name) && state.run !== "difference",
+  title: () => "How it learns",
+  tells() {
+    const { name } = last_of_scheme(), sheet = gradient_of(name), end = gradient_of(name, "this"), top = largest_keys(sheet, 3);
+    const more = learning() && end ? ` At the end of training the largest is ${format(size_in_row(end), 3)}, for there is hardly ` +
+      "anything left to learn." : "";
+    return [when_words(), `dLoss/d${name} says how the loss changes as this number grows: training moves it the other way. ` +
+      "For the query ", token_name(state.i), " the largest are at ", ...key_words(top), `, up to ${format(size_in_row(sheet), 3)}.`,
+    more, other_time()];
+  },
+  tries: "Is the gradient large where the attention is, or where it should be?",
+  to: ["Quantities", () => ({ view: "quantities", quantity: last_of_scheme().name, show: "one", part: "gradient", ...to_learning() })],
+  picture: () => row_picture(unique([first_of_scheme(), last_of_scheme()]).map(({ name }) => gradient_of(name))),
+};
+
 const to_query = () => paths_to(run_shown(), "q");
 const paths = {
   wants: () => to_query()?.paths.length,
@@ -149,7 +225,7 @@ const paths = {
       `${parts.length} paths, most of it by ${first.name}. A share is the part of the whole that came by a path: ` +
       "together they are 100 %, and one that pulls against the others is negative."];
   },
-  tries: "Choose another head: which learns by its gates, which by its content?",
+  tries: "Choose another head above: does it learn by the same path?",
   to: ["Paths", () => ({ view: "paths", of: "q" })],
   picture() {
     const { parts, norm } = split(to_query(), state);
@@ -159,36 +235,41 @@ const paths = {
   },
 };
 
-// The most frequent cause of this head but the mask, and a number that it makes zero: in this row if there is one.
+// A cause that says something of the scheme goes before one that says that nothing was asked, and the run that learns
+// before the one that has learned; of each kind the most frequent of this head, and a number that it makes zero: in this
+// row if there is one.
+const telling = ["table flat", "whole position", "clamped", "saturated"];
+const rank_of = (kind) => telling.includes(kind) ? 0 : kind === "no target" ? 2 : 1;
 function zero_here() {
-  const run = run_shown(), found = of_scheme().flatMap((quantity) => run.shares.filter(({ probe, layer, head }) =>
+  const runs = learning() ? [besides[steepest], data] : [run_shown()];
+  const found = runs.flatMap((run) => of_scheme().flatMap((quantity) => run.shares.filter(({ probe, layer, head }) =>
     probe === quantity.probe && layer === state.layer && (head === null || head === state.head))
-    .flatMap(({ by, entries }) => by.map((count, cause) => ({ quantity, cause, count, entries }))));
-  const best = found.filter(({ cause, count }) => cause && count && run.causes[cause].kind !== "masked")
-    .sort((one, other) => other.count - one.count)[0];
-  const sheet = best && sheet_of(best.quantity.name, "gradient", state, single_run());
+    .flatMap(({ by, entries }) => by.map((count, cause) => ({ run, quantity, cause, count, entries, ...run.causes[cause] })))));
+  const best = found.filter(({ cause, count, kind }) => cause && count && kind !== "masked").sort((one, other) =>
+    rank_of(one.kind) - rank_of(other.kind) || runs.indexOf(one.run) - runs.indexOf(other.run) || other.count - one.count)[0];
+  const sheet = best && gradient_of(best.quantity.name, best.run);
   if (!sheet?.causes) return null;
   const in_row = sheet.causes.indexOf(best.cause, state.i * sheet.columns);
   const cell = in_row >= 0 && in_row < (state.i + 1) * sheet.columns ? in_row : sheet.causes.indexOf(best.cause);
   const column = cell % sheet.columns, place = place_of(sheet, { row: (cell - column) / sheet.columns, column });
-  return { ...best, place, ...run.causes[best.cause] };
+  return { ...best, place };
 }
 
 const zero = {
   wants: zero_here,
   title: () => "Here it is zero, because",
   tells() {
-    const { quantity, kind, text, change, count, entries, place, vanishing } = zero_here();
-    return [`For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ",
+    const { run, quantity, kind, text, change, count, entries, place, vanishing } = zero_here();
+    return [learning() ? `At ${run.label}. ` : "", `For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ",
       token_name(place.j), vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind),
       `: ${text}. This is so for ${percent(count / entries)} of the pairs of this head.`,
       change ? ` What would change it: ${change}.` : ""];
   },
   tries: "Which of these causes can training take away, and which can it not?",
-  to: ["Why zero?", () => ({ view: "why", quantity: zero_here().quantity.name, ...zero_here().place })],
+  to: ["Why zero?", () => ({ view: "why", quantity: zero_here().quantity.name, ...zero_here().place, ...to_learning(zero_here().run) })],
   picture() {
-    const { causes } = run_shown(), { quantity } = zero_here();
-    const all = run_shown().shares.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
+    const { run: { causes, shares }, quantity } = zero_here();
+    const all = shares.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
     const present = counted(causes.length).filter((cause) => cause && all.some(({ by }) => by[cause]));
     const named = (cause) => [cause_bar(causes, one_share(cause), 16, 16), ` ${causes[cause].kind}  `];
     const bar = ({ by, entries }) => cause_bar(causes, by.map((count) => count / entries), 260, 16);
@@ -213,25 +294,40 @@ function draw_step({ title, tells, tries, to: [where, change], picture }, number
   });
 }
 
-const drag = {
-  wants: () => loupe_view.wants(),
+// With the engine in the page the loupe moves any gate; without it a slider goes through the stops of the story's pair.
+const move = {
+  wants: () => has_engine ? loupe_view.wants() : knob(),
   draw(number) {
-    stage.append(make("h3", {}, `${number}. Move a gate and the answer changes`), make("p", { class: "try" },
-      `${has_engine ? "Drag" : "Think of"} the gate of this key down to 0: what happens to the position of every ` +
-        "token on its left?"));
-    draw_loupe();
+    const heading = make("h3", {}, `${number}. Move it`);
+    if (has_engine) {
+      stage.append(heading, make("p", { class: "try" },
+        "Drag the gate of this key down to 0: what happens to the position of every token on its left?"));
+      return draw_loupe();
+    }
+    const words = make("div", {}, heading), pictures = make("div", { class: "picture" }), elsewhere = make("p", { class: "note" });
+    stage.append(make("section", { class: "step" }, words, pictures));
+    const { layer, head, i, j } = knob();
+    dress(words, {}, make("p", {}, `When the page was written the engine computed the pass at eleven values of one number of layer ${layer}, ` +
+      `head ${head}, for the query `, token_name(i), " and the key ", token_name(j), ". Orange dashes are the model itself."));
+    const show = draw_knob({ words, pictures });
+    dress(words, {}, elsewhere, make("p", { class: "try" }, "Move it to both ends: does the answer change, and does the gradient foretell by how much?"));
+    of_selection(() => {
+      elsewhere.replaceChildren(...at_knob() ? [] : ["The steps around this one now show another pair. ",
+        button("back to the pair that moves", "to knob", () => update(to_knob()))]);
+      show();
+    });
   },
 };
 
 export const story_view = {
   key: "story", title: "Story",
   wants: () => !data.overview && asked().length > 0,
-  hint: "Look at one number after the other, from the question to its gradient. It begins at the pair of tokens with " +
-    "the strongest gradient; arrow keys and clicks choose another.",
+  get bare() { return Boolean(data.effects); },  // heads are chosen among their effects, pairs in the pictures
+  hint: "From the question to its gradient, step by step. A click on a token, a head or a key takes every step there.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j)],
   draw() {
-    [question, answer, pairs, position, attends, drag, paths, zero].filter(({ wants }) => !wants || wants())
+    [question, answer, matters, pairs, position, attends, move, learns, paths, zero].filter(({ wants }) => !wants || wants())
       .forEach((step, index) => step.draw ? step.draw(index + 1) : draw_step(step, index + 1));
   },
 };
