@@ -296,10 +296,10 @@ function draw_step({ title, tells, tries, to: [where, change], picture }, number
 
 // With the engine in the page the loupe moves any gate; without it a slider goes through the stops of the story's pair.
 const move = {
-  wants: () => has_engine ? loupe_view.wants() : knob(),
+  wants: () => (has_engine && loupe_view.wants()) || knob(),
   draw(number) {
     const heading = make("h3", {}, `${number}. Move it`);
-    if (has_engine) {
+    if (has_engine && loupe_view.wants()) {
       stage.append(heading, make("p", { class: "try" },
         "Drag the gate of this key down to 0: what happens to the position of every token on its left?"));
       return draw_loupe();
