@@ -252,8 +252,8 @@ LookPage look_page_of(const SchemeRun& run) {
   const look::Inspection inspection(subject);
   const std::vector<look::HeadEffect> effects = look::effects_of_heads(inspection);
   const auto most = std::ranges::max_element(effects, {}, [](const auto& each) { return std::abs(each.outcome.real); });
-  return {look::page_of(inspection, std::move(besides)),
-      to_text(subject.command, " --edit \"", most->outcome.text, "\"")};
+  return {
+      look::page_of(inspection, std::move(besides)), to_text(subject.command, " --edit \"", most->outcome.text, "\"")};
 }
 
 int run(CommandLine& line) {
