@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/layer_forms.h"
 #include "tensor/error.h"
@@ -76,6 +77,12 @@ MLPOptions mlp_options(const TransformerOptions& options) {
 
 }  // namespace
 
+const std::vector<ProbeInfo>& block_probes() {
+  static const std::vector<ProbeInfo> probes{
+      {"residual", "b t c", "the residual stream that the layer hands on", "x + attention + MLP"}};
+  return probes;
+}
+
 Block::Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
     const std::vector<const PositionalScheme*>& shared)
     : place_(options.norm_place),
@@ -98,14 +105,14 @@ Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& 
   const auto mlp = [&](const Tensor& from) { return dropout_(forms.feed_forward(mlp_, from, pass), pass); };
   if (place_ == NormPlace::parallel) {
     const Tensor attended = x + attention(norm1_(x));
-    return attended + mlp(norm2_(x));
+    return probe("residual", attended + mlp(norm2_(x)));
   }
   if (place_ == NormPlace::after) {
     const Tensor attended = forms.add_then_norm(x, attention(x), norm1_).normed;
-    return forms.add_then_norm(attended, mlp(attended), norm2_).normed;
+    return probe("residual", forms.add_then_norm(attended, mlp(attended), norm2_).normed);
   }
   const SumAndNorm attended = forms.add_then_norm(x, attention(norm1_(x)), norm2_);
-  return attended.sum + mlp(attended.normed);
+  return probe("residual", attended.sum + mlp(attended.normed));
 }
 
 Transformer::Transformer(const TransformerOptions& options)
@@ -155,13 +162,17 @@ Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pa
     x = stage.scheme->embed(x, stage.moved(embedded.positions));
   }
   if (every) x = sequence.own_rows(x, 1);
-  x = dropout_(x, pass);
+  x = probe("embedded", dropout_(x, pass));
   for (const auto& block : blocks_) {
     x = layer_runner_ && !cache ? layer_runner_(*block, schemes_.all(), x, sequence, pass)
                                 : (*block)(x, sequence, pass, cache);
   }
-  if (norm_) x = (*norm_)(x);
-  return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
+  return logits_of(x);
+}
+
+Tensor Transformer::logits_of(const Tensor& residual) const {
+  const Tensor x = norm_ ? (*norm_)(residual) : residual;
+  return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());
 }
 
 }  // namespace whence

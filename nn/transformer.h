@@ -45,6 +45,9 @@ struct TransformerOptions {
   bool recompute_layers = false;
 };
 
+// What a block passes to a probe itself: "blocks.0.residual". What goes into the first block passes "embedded".
+const std::vector<ProbeInfo>& block_probes();
+
 class Block final : public Module {
  public:
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
@@ -53,6 +56,8 @@ class Block final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
+  const Norm& norm1() const { return norm1_; }
+  const Norm& norm2() const { return norm2_; }
 
  private:
   NormPlace place_;
@@ -81,10 +86,15 @@ class Transformer final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
 
+  // The end of the pass alone, from the residual stream [b t c]: the last norm, and the logits [b t v].
+  [[nodiscard]] Tensor logits_of(const Tensor& residual) const;
+
   const TransformerOptions& options() const { return options_; }
   Device device() const { return embedding_.weight().device(); }
   std::string scheme() const { return canonical_text(specs_); }
-  const Attention& attention(index_t layer) const { return blocks_[static_cast<std::size_t>(layer)]->attention(); }
+  const Block& block(index_t layer) const { return *blocks_[static_cast<std::size_t>(layer)]; }
+  const Attention& attention(index_t layer) const { return block(layer).attention(); }
+  const Norm* norm() const { return norm_.get(); }  // the last one; null where norms come after
 
  private:
   TransformerOptions options_;

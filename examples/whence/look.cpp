@@ -6,7 +6,9 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/look/attribution.h"
 #include "examples/whence/look/explained.h"
+#include "examples/whence/look/patch.h"
 #include "examples/whence/look/subject.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/look/write_page.h"
@@ -25,7 +27,8 @@ struct Options {
   std::vector<std::string> runs;
   look::PageRequest page;
   std::string explain, edit, dtype = "f32";
-  bool causes = false, paths = false, playground = false;
+  bool causes = false, paths = false, playground = false, attribution = false, lens = false;
+  std::string patch;
   int threads = whence::threads();
 };
 
@@ -82,6 +85,28 @@ void declare_output(CommandLine& line, Options& options) {
            "with ';' between them; prints what the gradient predicts and what the loss does; of a gradient on its way "
            "back, "
            "\"dLoss/dgates layer=0 head=1 *= 0\", the parameters' gradients; no page"})
+      .flag("attribution", &options.attribution,
+          {"print where the logit of an answer came from: what the embedding, each head, each MLP and each bias adds "
+           "to it, "
+           "the norms behind them taken as fixed at this pass; no page"})
+      .flag("lens", &options.lens,
+          {"print what the model would answer after each layer: the last norm and the output applied there; no page"})
+      .text("patch", &options.patch,
+          {"put numbers of another pass in place of those of this one, e.g. \"output layer=0 head=2\", and print what "
+           "the "
+           "loss and the answer become; without a layer in every layer and head by itself; \"v layer=0 j=9 = j=5\" "
+           "takes "
+           "them from elsewhere there; several with ';' between them; what else is printed is of the patched pass; no "
+           "page"})
+      .integer("from-sample", &options.page.patched_from.sample, Range<std::int64_t>{-1, 1000000000},
+          {.help = "of --patch, and of the page's map of patches: the task's test sequence that they come from",
+              .initial = "this one"})
+      .text("from-prompt", &options.page.patched_from.prompt, {"of the same: what the language model reads there"})
+      .text("from", &options.page.patched_from.run,
+          {.help = "of the same: the run that they come from", .initial = "RUN"})
+      .integer("token", &options.page.token, Range<std::int64_t>{-1, 1 << 20},
+          {.help = "of --attribution, --lens and patches: where the answer is", .initial = "the last that is asked"})
+      .text("answer", &options.page.answer, {.help = "of the same: which answer", .initial = "the wanted one"})
       .integer("edits", &options.page.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
@@ -89,6 +114,10 @@ void declare_output(CommandLine& line, Options& options) {
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
       "one number, term by term");
+  line.example("whence look runs/flip_flop --attribution --lens",
+      "which heads gave the last answer, and after which layer it stood");
+  line.example("whence look runs/flip_flop --patch output --from-sample 7",
+      "which head decides the answer: the output of each is that of another sequence");
 }
 
 void print_edits(const look::Inspection& inspection, const std::string& texts) {
@@ -111,14 +140,19 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     std::vector<const char*> names;
     bool has_effect;
     const char* required;
-  } rules[] = {{{"causes", "paths", "explain", "edit"}, !playground,
+  } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
                    "a pass that is shown whole; the playground is asked itself"},
       {{"out"}, !prints, "a page"},
       {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
-      {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"}};
+      {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"},
+      {{"from-sample", "from-prompt"}, !drawn, "the folder of a run"},
+      {{"from-sample", "from-prompt", "from"}, line.given("patch") || (!prints && !playground), "--patch, or a page"},
+      {{"token", "answer"},
+          line.given("patch") || line.given("attribution") || line.given("lens") || (!prints && !playground),
+          "--attribution, --lens, --patch, or a page"}};
   for (const auto& rule : rules)
     for (const char* name : rule.names) line.refuse_unless(name, rule.has_effect, rule.required);
 }
@@ -131,14 +165,58 @@ void write_playground(const look::PageRequest& page) {
   std::cout << "written: " << one_line(file) << '\n';
 }
 
-void print(const look::Subject& subject, const Options& options) {
-  std::cerr << look::require_memory(subject) << '\n';
-  const look::Inspection inspection(subject);
+// Prints what `inspection` says of the options that ask about gradients.
+void print_gradients(const look::Inspection& inspection, const Options& options) {
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
-  std::cout << look::title_line(subject, inspection.loss()) << '\n' << terminal_text(explained);
+  std::cout << terminal_text(explained);
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_in_short(inspection).text();
   if (options.paths) std::cout << look::paths_table(inspection).text();
+}
+
+void print_logits(const look::Forward& forward, const Options& options) {
+  const look::Asked asked = look::asked_of(forward, options.page.token, options.page.answer);
+  if (options.attribution)
+    std::cout << look::attribution_words(forward, asked)
+              << look::attribution_table(look::attribution_of(forward, asked)).text();
+  if (options.lens)
+    std::cout << look::lens_words(forward, asked) << look::lens_table(look::lens_answers(forward, asked)).text();
+}
+
+void print_patch(const look::Subject& subject, const Options& options, bool of_gradients, bool of_logits) {
+  const look::Subject other = look::subject_of(options.page.patched_from.of(options.page.subject));
+  const look::Inspection inspection(subject, false);
+  const look::Forward source(other);
+  const look::Patching patching(inspection, source, options.page.token, options.page.answer);
+  const bool map = look::is_map(options.patch);
+  if (map && (of_gradients || of_logits))
+    throw InputError("--patch: ", in_quotes(options.patch),
+        " given, which is many passes; one required, with its layer, whose gradients, attribution or lens is printed");
+  const auto outcomes =
+      map ? patching.map_of(options.patch) : std::vector<look::PatchOutcome>{patching.outcome_of(options.patch)};
+  std::cout << look::title_line(subject, inspection.loss()) << '\n'
+            << patching.words() << look::patch_table(patching.before(), outcomes).text();
+  const look::Prepare patched = look::with(
+      inspection.prepare(), map ? std::vector<look::Change>() : look::changes_of(inspection, source, options.patch));
+  if (of_gradients) print_gradients(look::Inspection(subject, true, patched), options);
+  if (of_logits) print_logits(look::Forward(subject, patched), options);
+}
+
+void print(const look::Subject& subject, const Options& options) {
+  const bool of_gradients = options.causes || options.paths || !options.explain.empty() || !options.edit.empty();
+  const bool of_logits = options.attribution || options.lens, patches = !options.patch.empty();
+  if (of_gradients || patches) std::cerr << look::require_memory(subject) << '\n';
+  if (patches) return print_patch(subject, options, of_gradients, of_logits);
+  const auto title = [&](double loss) { std::cout << look::title_line(subject, loss) << '\n'; };
+  if (of_gradients) {
+    const look::Inspection inspection(subject);
+    title(inspection.loss());
+    print_gradients(inspection, options);
+  }
+  if (!of_logits) return;
+  const look::Forward forward(subject);
+  if (!of_gradients) title(forward.loss);
+  print_logits(forward, options);
 }
 
 // Of a folder with runs below it, as lab.py leaves them: the command that looks at each; false: `folder` is none.
@@ -165,7 +243,8 @@ int run(CommandLine& line) {
   if (line.words().size() == 1 && lists_runs(options.runs[0])) return 0;
   page.subject.run = options.runs[0];
   page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty();
+  const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty() ||
+                      options.attribution || options.lens || !options.patch.empty();
   refuse_idle_options(line, page, prints, options.playground);
   set_threads(options.threads);
   if (options.playground)

@@ -17,12 +17,12 @@
 namespace whence::look {
 namespace {
 
-enum class Change : unsigned char { set, scale, add };
+enum class Kind : unsigned char { set, scale, add };
 
 struct Edit {
   std::string text;  // as it was given
   NamedPlace place;
-  Change change;
+  Kind kind;
   double number;
 };
 
@@ -30,18 +30,25 @@ Edit edit_of(const Inspection& inspection, const std::string& text) {
   const std::size_t equals = text.rfind('=');
   const auto number = parse_number<double>(equals == std::string::npos ? "" : trimmed(text.substr(equals + 1)));
   const char before = number && equals > 0 ? text[equals - 1] : ' ';
-  const Change change = before == '*' ? Change::scale : before == '+' ? Change::add : Change::set;
-  const std::string place = number ? trimmed(text.substr(0, change == Change::set ? equals : equals - 1)) : "";
+  const Kind kind = before == '*' ? Kind::scale : before == '+' ? Kind::add : Kind::set;
+  const std::string place = number ? trimmed(text.substr(0, kind == Kind::set ? equals : equals - 1)) : "";
   if (place.empty())
     throw InputError("--edit: ", in_quotes(text),
         " given; NAME AXIS=PLACE AXIS=FIRST..LAST = NUMBER required, or *= or ",
         "+=, as in \"gates layer=0 head=1 = 0\"");
-  return {trimmed(text), place_named(inspection, place, "--edit"), change, *number};
+  return {trimmed(text), place_named(inspection, place, "--edit"), kind, *number};
 }
 
 // What an edit makes of a quantity's numbers x, its values or its gradient: factor x + offset, one of each for every entry.
 struct Linear {
   std::vector<double> factor, offset;
+
+  [[nodiscard]] Change on(const Quantity& quantity) const {
+    const auto tensor = [&](const std::vector<double>& each) {
+      return Tensor::of(each, quantity.value.shape(), quantity.value.dtype());
+    };
+    return {quantity.path, tensor(factor), tensor(offset)};
+  }
 };
 
 Linear linear_of(const Inspection& inspection, const Edit& edit) {
@@ -56,8 +63,8 @@ Linear linear_of(const Inspection& inspection, const Edit& edit) {
   Linear made{std::vector<double>(entries, 1), std::vector<double>(entries)};
   for (std::size_t e = 0; e < entries; ++e) {
     if (!is_meant(e)) continue;
-    if (edit.change != Change::add) made.factor[e] = edit.change == Change::set ? 0 : edit.number;
-    if (edit.change != Change::scale) made.offset[e] = edit.number;
+    if (edit.kind != Kind::add) made.factor[e] = edit.kind == Kind::set ? 0 : edit.number;
+    if (edit.kind != Kind::scale) made.offset[e] = edit.number;
   }
   return made;
 }
@@ -91,8 +98,10 @@ class EditedParameter {
 
 // The pass in which `change` is added to a quantity. `capture` takes all, so that attention is computed as it was when it
 // was looked at.
-Subject::Pass pass_of(const Subject& subject, const Quantity& quantity, const Tensor& change, Capture& capture) {
+Subject::Pass pass_of(const Inspection& inspection, const Quantity& quantity, const Tensor& change, Capture& capture) {
   const NoGrad values_only;
+  const Subject& subject = inspection.subject();
+  inspection.prepare()(capture);
   if (!quantity.is_parameter) {
     capture.edit(quantity.path, [&](const Tensor& value) { return raw::add(value, change); });
     return subject.pass();
@@ -121,7 +130,7 @@ EditedPass pass_with(const Inspection& inspection, const std::string& text) {
   EditedPass made{{edit.text, {}, 0}, {}, {}};
   if (quantity.gradient.defined()) made.outcome.predicted = dot(quantity.gradient, change);
   Capture capture("*");
-  const Subject::Pass pass = pass_of(inspection.subject(), quantity, change, capture);
+  const Subject::Pass pass = pass_of(inspection, quantity, change, capture);
   made.outcome.real = pass.loss.item() - inspection.loss();
   made.predictions = inspection.subject().predictions(pass.logits);
   for (const std::string& path : capture.names()) made.values.emplace(path, capture[path].value());
@@ -140,18 +149,18 @@ std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const 
   std::vector<std::unique_ptr<EditedParameter>> edited;
   for (const auto& [path, now] : numbers)
     edited.push_back(std::make_unique<EditedParameter>(inspection.subject(), path, now));
-  return std::make_unique<Inspection>(inspection.subject(), true, [&](Capture& capture) {
-    for (const Edit& edit : all) {
-      const Quantity& quantity = *edit.place.quantity;
-      if (quantity.is_parameter) continue;
-      const Linear made = linear_of(inspection, edit);
-      const auto tensor = [&](const std::vector<double>& each) {
-        return Tensor::of(each, quantity.value.shape(), quantity.value.dtype());
-      };
-      capture.edit(quantity.path, [factor = tensor(made.factor), offset = tensor(made.offset)](
-                                      const Tensor& value) { return value * factor + offset; });
-    }
-  });
+  std::vector<Change> changes;
+  for (const Edit& edit : all)
+    if (!edit.place.quantity->is_parameter) changes.push_back(linear_of(inspection, edit).on(*edit.place.quantity));
+  return std::make_unique<Inspection>(inspection.subject(), true, with(inspection.prepare(), std::move(changes)));
+}
+
+Prepare with(Prepare before, std::vector<Change> changes) {
+  return [before = std::move(before), changes = std::move(changes)](Capture& capture) {
+    before(capture);
+    for (const Change& change : changes)
+      capture.edit(change.path, [change](const Tensor& value) { return value * change.factor + change.offset; });
+  };
 }
 
 bool is_of_gradient(const std::string& edit) { return trimmed(edit).starts_with("dLoss/d"); }
@@ -163,6 +172,7 @@ std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const 
     throw InputError("--edit: ", in_quotes(text),
         ": the gradient of a parameter given, which goes nowhere from there; that of a quantity of the pass required");
   Capture capture("*");
+  inspection.prepare()(capture);
   capture.edit_gradient(quantity.path, [&](const Tensor& dy) { return raw::add(dy, change_of(inspection, edit, dy)); });
   std::vector<Tensor> tensors;
   std::vector<GradientOutcome> all;

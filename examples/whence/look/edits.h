@@ -34,6 +34,14 @@ struct EditedPass {
 [[nodiscard]] std::unique_ptr<Inspection> inspection_with(
     const Inspection& inspection, const std::vector<std::string>& edits);
 
+// What becomes of the numbers x of a quantity where they pass its probe: factor x + offset.
+struct Change {
+  std::string path;
+  Tensor factor, offset;
+};
+// `before`, and then these.
+[[nodiscard]] Prepare with(Prepare before, std::vector<Change> changes);
+
 // Of an edit of a gradient on its way back, "dLoss/dgates layer=0 head=2 *= 0": the norms of the parameters' gradients
 // that it changes, what it changes the most first.
 struct GradientOutcome {

@@ -64,12 +64,13 @@ std::string require_memory(const Subject& subject) {
   return to_text(line, "; up to ", for_causes, " times that is taken while the causes of zeros are found");
 }
 
-Inspection::Inspection(const Subject& subject, bool explains, const std::function<void(Capture&)>& prepare)
+Inspection::Inspection(const Subject& subject, bool explains, Prepare prepare)
     : subject_(subject),
+      prepare_(prepare ? std::move(prepare) : [](Capture&) {}),
       specs_(parse_schemes(subject.model->scheme())),
       tape_(explains ? std::make_unique<Tape>() : nullptr),
       capture_(std::make_unique<Capture>("*")) {
-  if (prepare) prepare(*capture_);
+  prepare_(*capture_);
   const Subject::Pass pass = subject.pass();
   loss_ = pass.loss, predictions_ = subject.predictions(pass.logits);
   loss_value_ = loss_.item();

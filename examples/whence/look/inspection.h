@@ -38,14 +38,18 @@ struct PathsTo {
 // that, with a length that fits.
 [[nodiscard]] std::string require_memory(const Subject& subject);
 
+// Has the capture of a pass edit values.
+using Prepare = std::function<void(Capture&)>;
+
 class Inspection {
  public:
   // Runs the subject forward and backward. `explains`: keeps what every op read and made, for the two functions of that
-  // name. `prepare`: may have the capture edit values. REQUIRES: `subject` outlives this.
-  explicit Inspection(const Subject& subject, bool explains = true, const std::function<void(Capture&)>& prepare = {});
+  // name. REQUIRES: `subject` outlives this.
+  explicit Inspection(const Subject& subject, bool explains = true, Prepare prepare = {});
 
   const Subject& subject() const { return subject_; }
   bool explains() const { return tape_ != nullptr; }
+  const Prepare& prepare() const { return prepare_; }  // never empty
   double loss() const { return loss_value_; }
   const std::vector<std::optional<Prediction>>& predictions() const { return predictions_; }
   const std::vector<Quantity>& quantities() const { return quantities_; }
@@ -77,6 +81,7 @@ class Inspection {
   void find_paths(index_t layer) const;
 
   const Subject& subject_;
+  Prepare prepare_;
   std::vector<SchemeSpec> specs_;
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<Capture> capture_;

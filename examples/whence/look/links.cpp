@@ -100,7 +100,8 @@ class LinkFinder {
  public:
   LinkFinder(const Inspection& inspection, index_t layer) : inspection_(inspection), layer_(layer) {
     for (const Quantity& quantity : inspection.quantities())
-      if (quantity.probe && quantity.layer == layer) quantities_.emplace(quantity.path, &quantity);
+      if (quantity.probe && quantity.layer == layer && quantity.name != "residual")  // which leads out of the layer
+        quantities_.emplace(quantity.path, &quantity);
   }
 
   std::vector<Link> links() const {

@@ -118,7 +118,8 @@ std::string page_of(const Inspection& inspection, Besides besides) {
           "part on the whole gradient; the paths of one gradient add up to 100.",
       .table = paths_table(inspection),
       .folded = true};
-  const Json data = json_of(inspection, besides.numbers, besides.edits, besides.links);
+  Json data = json_of(inspection, besides.numbers, besides.edits, besides.links);
+  data.add("patches", besides.patches);
   return document_of(inspection.subject(), inspection.loss(), {causes, paths}, besides, data);
 }
 

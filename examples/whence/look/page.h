@@ -17,6 +17,7 @@ namespace whence::look {
 struct Besides {
   std::vector<report::Plot> history = {};
   std::vector<EditOutcome> edits = {};
+  Json patches = {};  // Patching::maps
   std::vector<Json> beside = {};
   PageNumbers numbers = {};  // of those in `beside`
   bool links = true;         // derivatives between neighbours, which take most of the time

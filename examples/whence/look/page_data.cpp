@@ -8,6 +8,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
+#include "examples/whence/look/logit_data.h"
 #include "examples/whence/look/story.h"
 #include "examples/whence/report/colours.h"
 #include "examples/whence/report/deflate.h"
@@ -340,7 +341,7 @@ Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vect
   for (const EditOutcome& each : edits) changed.push_back(outcome_json(each));
   Json data = json_of_pass(inspection, numbers);
   data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
-  data.add("palettes", palettes_json());
+  data.add("palettes", palettes_json()).add("logits", logits_json(inspection, numbers));
   if (!edited) add_story(data, inspection, numbers);
   if (links && inspection.explains()) {
     const Links found = links_of(inspection, bytes_of_links);

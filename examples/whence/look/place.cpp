@@ -10,10 +10,10 @@
 namespace whence::look {
 namespace {
 
-const Quantity& quantity_named(
-    const Inspection& inspection, index_t layer, const std::string& name, const std::string& option) {
+const Quantity& quantity_named(const std::vector<Quantity>& quantities, const std::vector<Quantity>& parameters,
+    index_t layer, const std::string& name, const std::string& option) {
   std::vector<std::string> known;
-  for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+  for (const std::vector<Quantity>* all : {&quantities, &parameters}) {
     for (const Quantity& quantity : *all) {
       if (quantity.path == name) return quantity;
       if (!quantity.probe || quantity.layer != layer) continue;
@@ -21,8 +21,8 @@ const Quantity& quantity_named(
       known.push_back(quantity.name);
     }
   }
-  throw InputError(
-      option, ": '", name, "' in layer ", layer, " given; one of ", joined(known), ", or a parameter, required");
+  throw InputError(option, ": '", name, "' in layer ", layer, " given; one of ", joined(known),
+      parameters.empty() ? "" : ", or a parameter,", " required");
 }
 
 // "4" or "3..9", within an axis.
@@ -57,6 +57,12 @@ Shape NamedPlace::single(const std::string& option) const {
 }
 
 NamedPlace place_named(const Inspection& inspection, const std::string& text, const std::string& option) {
+  return place_named(
+      inspection.quantities(), inspection.parameters(), inspection.subject().model->options().layers, text, option);
+}
+
+NamedPlace place_named(const std::vector<Quantity>& quantities, const std::vector<Quantity>& parameters, index_t layers,
+    const std::string& text, const std::string& option) {
   std::string name;
   std::map<std::string, Word> places;
   for (const Word& word : words_of(text, option)) {
@@ -70,8 +76,8 @@ NamedPlace place_named(const Inspection& inspection, const std::string& text, co
   if (gradient) name = name.substr(7);
   if (name.empty()) name = "logits";
   const auto layer = places.extract("layer");
-  const index_t chosen = layer ? layer.mapped().whole(option, 0, inspection.subject().model->options().layers - 1) : 0;
-  NamedPlace place{&quantity_named(inspection, chosen, name, option), gradient, {}};
+  const index_t chosen = layer ? layer.mapped().whole(option, 0, layers - 1) : 0;
+  NamedPlace place{&quantity_named(quantities, parameters, chosen, name, option), gradient, {}};
   const Axes axes(*place.quantity);
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(axes.shape.rank()); ++axis) {
     const index_t extent = axes.shape[static_cast<int>(axis)];

@@ -22,5 +22,8 @@ struct NamedPlace {
 // for each of its axes one place or several: "layer=0 head=2 i=3..9 j=4". Axes of parameters go by their numbers. Layer 0
 // and all places where nothing is said. InputError, naming `option`, where nothing of the kind is there.
 [[nodiscard]] NamedPlace place_named(const Inspection& inspection, const std::string& text, const std::string& option);
+// The same among `quantities` of a model with so many layers, and `parameters`, if any.
+[[nodiscard]] NamedPlace place_named(const std::vector<Quantity>& quantities, const std::vector<Quantity>& parameters,
+    index_t layers, const std::string& text, const std::string& option);
 
 }  // namespace whence::look

@@ -6,6 +6,7 @@
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
 #include "examples/whence/verify/probe_names.h"
+#include "tensor/error.h"
 
 namespace whence::look {
 
@@ -23,6 +24,9 @@ std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<Sc
     const FoundProbe found = find_probe(specs, name);
     if (name != path || found.scheme) quantity.probe = found.probe;
     if (found.scheme) quantity.scheme = found.scheme->text();
+    for (const ProbeInfo& of_block : block_probes())
+      if (path == to_text("blocks.", quantity.layer, '.', of_block.name))
+        quantity.name = of_block.name, quantity.probe = &of_block;
     all.push_back(std::move(quantity));
   }
   return all;

@@ -11,9 +11,9 @@
 namespace whence::look {
 
 struct Quantity {
-  std::string path;                        // "blocks.0.attention.position.gates"
-  std::string name;                        // within attention: "position.gates"; of a parameter its path
-  index_t layer = -1;                      // -1: of the whole model
+  std::string path;    // "blocks.0.attention.position.gates"
+  std::string name;    // within its layer's attention: "position.gates"; "residual"; of a parameter its path
+  index_t layer = -1;  // -1: of the whole model
   const ProbeInfo* probe = nullptr;        // null: of a parameter, or of a layer other than attention
   std::string scheme = {};                 // that passed it; empty: attention itself
   std::string line = {};                   // "nn/positional/cope.cpp:36"

@@ -47,6 +47,9 @@ struct Prediction {
   std::vector<Answer> likeliest;  // four at most, the likeliest first
 };
 
+// A token's logits, of [1 t answers], as probabilities.
+[[nodiscard]] std::vector<double> probabilities_at(const Tensor& logits, index_t token);
+
 struct Subject {
   std::string title;
   std::string label;    // one word or two, where several are shown at once: "step 500"

@@ -68,6 +68,17 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   return steps;
 }
 
+// Each of its cells is a pass: 48 where nobody asked for it.
+Json patches_of(const Inspection& inspection, const PageRequest& request) {
+  if (inspection.subject().given) return {};
+  const Asked asked = asked_of(Forward(inspection.subject()), request.token, request.answer);
+  const auto other = patch_source(inspection.subject(), request.subject, request.patched_from, asked.token);
+  if (!other) return {};
+  const Forward source(*other);
+  const Patching patching(inspection, source, request.token, request.answer);
+  return patching.maps(request.patched_from.given() ? 4096 : 48);
+}
+
 void write_inspection(const Subject& subject, const PageRequest& request) {
   const std::filesystem::path page = file_to_write(request, "look.html");
   const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
@@ -85,6 +96,7 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
     const Subject checkpoint = subject_of(then);
     besides.beside.push_back(json_of_pass(Inspection(checkpoint, false), besides.numbers));
   }
+  besides.patches = patches_of(inspection, request);
   const std::string html = page_of(inspection, besides);
   if (request.numbers) {
     write(beside(page, ".safetensors"), tensors_of(inspection));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "examples/whence/look/patch.h"
 #include "examples/whence/look/subject.h"
 
 namespace whence::look {
@@ -17,6 +18,9 @@ struct PageRequest {
   std::int64_t edits = 0;        // of the strongest edits
   std::string at;                // "i=4100 j=4050; ...", of texts of which a page has no room for every number
   bool numbers = false;          // as safetensors, and tables as CSV
+  PatchSource patched_from;      // for the map of patches; nothing: another sequence of the task
+  std::int64_t token = -1;       // whose answer that is about; -1: the last one that is asked
+  std::string answer;            // likewise; empty: the wanted one
 };
 
 // RUN/ENDING, or ENDING here for a scheme; or --out.

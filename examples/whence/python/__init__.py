@@ -7,7 +7,8 @@
     gradcheck(name)             an op's or a scheme's gradients against dual numbers and differences
     torch_function(scheme, ...) attention with a scheme as a torch.nn.Module, forward and backward by whence
     train(task, out=...)        `whence train`; its results as rows that pandas takes
-    load(run)                   a trained model: forward, generate, trace, explain, causes, paths, edit, hessian, look (runs.py)
+    load(run)                   a trained model: forward, generate, trace, explain, causes, paths, edit, attribution,
+                                lens, patch, hessian, look (runs.py)
     look(run)                   its page, shown in a notebook's cell
 
 Arrays are numpy's or PyTorch's on the CPU, f32 or f64, of any positive strides, and are not copied; results are of the same

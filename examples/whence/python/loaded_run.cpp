@@ -12,6 +12,7 @@
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
+#include "examples/whence/look/patch.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/python/arrays.h"
 #include "examples/whence/run/run_record.h"
@@ -25,18 +26,73 @@ namespace {
 
 using look::Inspection, look::Subject, look::SubjectOptions;
 
-// One sequence that the model read, with everything that the pass computed.
+// One sequence that the model read, with everything that the pass computed; `patch`: with numbers of another pass in it.
 struct LookedAt {
-  explicit LookedAt(const SubjectOptions& options) {
+  LookedAt(SubjectOptions asked, const std::string& patch, const look::PatchSource& from) : options(std::move(asked)) {
     const nb::gil_scoped_release unlocked;
     subject = look::subject_of(options);
     (void)look::require_memory(subject);
-    inspection = std::make_unique<Inspection>(subject);
+    look::Prepare prepare;
+    if (!patch.empty()) {
+      const Subject other = look::subject_of(from.of(options));
+      const Inspection plain(subject, false);
+      prepare = look::with(plain.prepare(), look::changes_of(plain, look::Forward(other), patch));
+    }
+    inspection = std::make_unique<Inspection>(subject, true, prepare);
   }
 
+  SubjectOptions options;
   Subject subject;
   std::unique_ptr<Inspection> inspection;
 };
+
+nb::list attribution_of(const LookedAt& at, std::int64_t token, const std::string& answer) {
+  const look::Forward forward(at.subject, at.inspection->prepare());
+  nb::list rows;
+  for (const auto& [part, logit, other] : look::attribution_of(forward, look::asked_of(forward, token, answer))) {
+    nb::dict row;
+    row["layer"] = part.layer < 0 ? nb::none() : nb::cast(part.layer);
+    row["part"] = part.name, row["logit"] = logit, row["other"] = other, row["difference"] = logit - other;
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::list lens_of(const LookedAt& at, std::int64_t token, const std::string& answer) {
+  const look::Forward forward(at.subject, at.inspection->prepare());
+  nb::list rows;
+  for (const look::LensAnswer& each : look::lens_answers(forward, look::asked_of(forward, token, answer))) {
+    nb::dict row;
+    row["layer"] = each.layer < 0 ? nb::none() : nb::cast(each.layer);
+    row["logit"] = each.logit, row["probability"] = each.probability, row["likeliest"] = each.likeliest;
+    row["its probability"] = each.its_probability;
+    rows.append(row);
+  }
+  return rows;
+}
+
+// The pass without a patch, and with it, or with each of its map.
+nb::list patch_of(const LookedAt& at, const std::string& patch, const look::PatchSource& from, std::int64_t token,
+    const std::string& answer) {
+  std::vector<look::PatchOutcome> outcomes;
+  {
+    const nb::gil_scoped_release unlocked;
+    const Subject other = look::subject_of(from.of(at.options));
+    const look::Forward source(other);
+    const look::Patching patching(*at.inspection, source, token, answer);
+    outcomes = look::is_map(patch) ? patching.map_of(patch) : std::vector{patching.outcome_of(patch)};
+    outcomes.insert(outcomes.begin(), patching.before());
+  }
+  nb::list rows;
+  for (const look::PatchOutcome& each : outcomes) {
+    nb::dict row;
+    row["patch"] = each.place, row["predicted"] = each.predicted ? nb::cast(*each.predicted) : nb::none();
+    row["real"] = each.real, row["logit"] = each.logit, row["probability"] = each.probability;
+    row["likeliest"] = each.likeliest;
+    rows.append(row);
+  }
+  return rows;
+}
 
 // Of each token the wanted answer, its probability, the loss, and the likeliest answers; or None.
 using Found = std::tuple<std::string, double, double, std::vector<std::pair<std::string, double>>>;
@@ -187,6 +243,13 @@ void declare_loaded_run(nb::module_& module) {
       .def(
           "check", [](const SubjectOptions& options) { (void)look::model_of(options); })  // refuses what cannot be read
       .def("forward", &forward, "tokens"_a, "torch"_a);
+  nb::class_<look::PatchSource>(module, "PatchSource")
+      .def(
+          "__init__",
+          [](look::PatchSource* self, const std::string& run, std::int64_t sample, const std::string& prompt) {
+            new (self) look::PatchSource{run, sample, prompt};
+          },
+          "run"_a, "sample"_a, "prompt"_a);
   module.def("steps_of", [](const std::string& run) {
     std::vector<std::int64_t> steps;
     for (const auto& [step, folder] : look::checkpoints_of(run)) steps.push_back(step);
@@ -198,7 +261,8 @@ void declare_loaded_run(nb::module_& module) {
       .def_prop_ro("size", &Curvature::size)
       .def("times", &Curvature::times, "v"_a);
   nb::class_<LookedAt>(module, "LookedAt")
-      .def(nb::init<const SubjectOptions&>())
+      .def(nb::init<const SubjectOptions&, const std::string&, const look::PatchSource&>(), "options"_a, "patch"_a,
+          "source"_a)
       .def_prop_ro("loss", [](const LookedAt& at) { return at.inspection->loss(); })
       .def_prop_ro("tokens", [](const LookedAt& at) { return at.subject.texts; })
       .def("predictions", &predictions_of)
@@ -207,6 +271,9 @@ void declare_loaded_run(nb::module_& module) {
       .def("causes", [](const LookedAt& at) { return look::causes_of(*at.inspection).json(); })
       .def("paths", [](const LookedAt& at) { return look::paths_table(*at.inspection).json(); })
       .def("edit", &edit_of)
+      .def("attribution", &attribution_of, "token"_a, "answer"_a)
+      .def("lens", &lens_of, "token"_a, "answer"_a)
+      .def("patch", &patch_of, "patch"_a, "source"_a, "token"_a, "answer"_a)
       .def("page", [](const LookedAt& at) { return look::page_of(*at.inspection); });
 }
 

@@ -100,16 +100,24 @@ def train(task: str, *, out: str, quiet: bool = False, **options: Any) -> Rows:
     return _rows(program("train", task, "--json", *words, quiet=quiet), out)
 
 
+def _source(sample, prompt, run):
+    return _whence.PatchSource(str(run or ""), -1 if sample is None else sample, prompt or "")
+
+
 class Run:
     """A run that `whence train` left, or a scheme, of which a model is drawn at random: what load() returns.
 
-    trace, explain, causes, paths, edit, predictions and look are of one pass over one sequence: of a task the test sequence
-    `sample`, of a language model a `prompt` or the file `text`, else the run's own text. `length`: tokens at most."""
+    trace, explain, causes, paths, edit, attribution, lens, patch, predictions and look are of one pass over one sequence: of a task the test sequence
+    `sample`, of a language model a `prompt` or the file `text`, else the run's own text. `length`: tokens at most. With `patch`, as in
+    patch(), and from_sample, from_prompt or from_run they are of the pass with those numbers in it."""
 
     def __init__(self, run: str, step: int | None = None, dtype: str = "f32"):
         self.folder, self.step, self.dtype = str(run), step, dtype
-        self._looked_at = functools.lru_cache(maxsize=2)(lambda **where: _whence.LookedAt(self._subject(**where)))
+        self._looked_at = functools.lru_cache(maxsize=2)(self._look)
         self._subject().check()
+
+    def _look(self, patch="", from_sample=None, from_prompt=None, from_run=None, **where):
+        return _whence.LookedAt(self._subject(**where), patch, _source(from_sample, from_prompt, from_run))
 
     def _subject(self, sample=0, prompt=None, text=None, length=0):
         return _whence.SubjectOptions(self.folder, str(text or ""), prompt or "", sample, length, self.step or 0, self.step == 0, self.dtype)
@@ -157,6 +165,22 @@ class Run:
     def edit(self, change: str, **where: Any) -> Edited:
         """What the gradient predicts of a change, "gates layer=0 head=1 = 0", and what the loss really does."""
         return Edited(*self._looked_at(**where).edit(change))
+
+    def attribution(self, token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
+        """What the embedding, each head, each MLP and each bias adds to the logit of an answer, and to that of the likeliest other one,
+        the norms behind them taken as fixed at this pass. `token`: the last that is asked; `answer`: the wanted one."""
+        return Rows(self._looked_at(**where).attribution(-1 if token is None else token, answer or ""))
+
+    def lens(self, token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
+        """What the model would answer behind the embedding (layer None) and behind each layer."""
+        return Rows(self._looked_at(**where).lens(-1 if token is None else token, answer or ""))
+
+    def patch(self, place: str, *, from_sample: int | None = None, from_prompt: str | None = None, from_run: str | None = None,
+              token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
+        """What becomes of the loss and of an answer where the numbers of a place, "output layer=0 head=2", are those of another pass: of
+        another sequence, or of another run. Without a layer: of every layer and head by itself. The first row is the pass without."""
+        source = _source(from_sample, from_prompt, from_run)
+        return Rows(self._looked_at(**where).patch(place, source, -1 if token is None else token, answer or ""))
 
     def hessian(self, sequences: int = 16, **where: Any) -> Any:
         """The Hessian of the mean loss of so many sequences by all trained parameters, behind each other in a vector of `size` numbers:

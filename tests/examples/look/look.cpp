@@ -146,7 +146,7 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   const Json data = Json::read(json_of(inspection, numbers).line(), "data");
   CHECK(data.list("tokens").size() == 7);
   const Json::List& quantities = data.objects("quantities");
-  REQUIRE(quantities.size() == 13);
+  REQUIRE(quantities.size() == 14);
   for (const Json& quantity : quantities) CHECK(quantity.list("layers").size() == 2);
   CHECK(quantities[1].text("name") == "gates");  // those of the scheme come first
   CHECK(quantities[2].objects("marks").at(0).number("value") == 3);

@@ -23,7 +23,7 @@ import zlib
 
 from page_driver import Browser
 
-VIEWS = ["overview", "story", "lessons", "loupe", "heads", "why", "paths", "text", "graph", "edits", "quantities"]
+VIEWS = ["overview", "story", "lessons", "loupe", "heads", "why", "paths", "text", "graph", "logit", "patch", "edits", "quantities"]
 
 def unfold(browser, selector):
     browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true); new Promise(done => setTimeout(done, 50))")
@@ -587,6 +587,25 @@ def check_saving(browser, path, _):
         if begins == b"<svg ":
             xml.etree.ElementTree.fromstring(content)
 
+def check_logits(browser, path, data):
+    """The parts of a logit add up to what the lens says behind the last layer, which is the pass; and patches are by head."""
+    count, asked = len(data["logits"]["parts"]), data["logits"]["tokens"]
+    for entry in (asked[0], asked[-1]):
+        browser.open(path, view="logit", i=entry["token"], digits="true")
+        parts, answers = numbers(entry, "parts"), len(entry["answers"])
+        equal("differences", browser.texts(".edits td:nth-child(4)", "title"), [a - b for a, b in zip(parts[:count], parts[count:])])
+        computed_equal(browser)
+        equal("sum", [sum(parts[:count])], [numbers(entry, "logits")[-answers]])
+        equal("share", [numbers(entry, "shares")[-answers]], [data["predictions"][entry["token"]]["wanted"][1]])
+    if not data["patches"]:
+        return
+    browser.open(path, view="patch", layer=0, head=0)
+    output = first(data["patches"]["maps"], name="output")["outcomes"]
+    assert [each["place"] for each in output] == [f"output layer={layer} head={head}" for layer in range(data["layers"]) for head in range(data["heads"])]
+    assert browser.texts("#stage table.edits tbody tr:nth-child(2) code") == [output[0]["place"]]
+    browser.press("#stage canvas", "ArrowRight", head=1)
+    assert browser.texts("#stage table.edits tbody tr:nth-child(2) code") == [output[1]["place"]]
+
 def check_phone(browser, path, _):
     """On 390 pixels no view is wider than the window, and the bar that stays in sight leaves the rest to the view."""
     browser.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
@@ -644,9 +663,9 @@ def check_sums(browser, path, _):
     computed_equal(browser, ".sum .check")
 
 CHECKS = {"nasty": (check_plots,), "cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
-                   check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
+                   check_saving, check_phone), "equation5": (check_equation5, check_logits, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph, check_knob),
-          "scheme rope": (check_knob,), "scheme stick_breaking": (check_knob,), "checkpoints": (check_slider,),
+          "scheme rope": (check_knob,), "scheme stick_breaking": (check_knob,), "checkpoints": (check_slider, check_logits),
           "large": (check_some_rows,), "shared keys": (check_key_heads,), "long": (check_long,)}
 
 def main(whence):

@@ -232,6 +232,29 @@ class Runs(Case):
         self.assertTrue(any(row["quantity"] == "position.gates" and row["masked %"] > 40 for row in run.causes()))
         self.refused(ValueError, ["'gats' in layer 0 given"], run.edit, "gats = 0")
 
+    def test_logits(self):
+        run = whence.load(self.made_run, dtype="f64")
+        parts, lens = run.attribution(), run.lens()
+        size = sum(abs(part["logit"]) for part in parts)
+        self.assertAlmostEqual(sum(part["logit"] for part in parts), lens[-1]["logit"], delta=1e-12 * size)
+        self.assertEqual([row["layer"] for row in lens], [None, 0, 1])
+        self.assertEqual([part["part"] for part in parts if part["layer"] == 1], ["attention bias", "head 0", "head 1", "MLP bias", "MLP"])
+        self.assertAlmostEqual(lens[-1]["probability"], [answer for answer in run.predictions() if answer][-1].probability)
+        before, *heads = run.patch("output", from_sample=1)
+        self.assertEqual([row["patch"] for row in heads], [f"output layer={layer} head={head}" for layer in (0, 1) for head in (0, 1)])
+        self.assertEqual(before["logit"], lens[-1]["logit"])
+        for row in heads:
+            patched = dict(patch=row["patch"], from_sample=1)
+            self.assertAlmostEqual(run.loss(**patched) - run.loss(), row["real"])
+            self.assertEqual(run.lens(**patched)[-1]["logit"], row["logit"])
+        self.assertTrue(any(row["real"] for row in heads))
+        name = "blocks.1.attention.output"
+        patched, there = run.trace(patch="output layer=1", from_sample=1), run.trace(sample=1)
+        np.testing.assert_array_equal(patched[name].value, there[name].value)
+        self.assertFalse(patched["blocks.1.attention.v"].gradient.any())  # what is put in hands no gradient on
+        self.refused(ValueError, ["--from-sample N"], run.patch, "output")
+        self.refused(ValueError, ['"z" given; one of'], run.attribution, answer="z")
+
     def test_steps(self):
         run = whence.load(self.made_run)
         self.assertEqual(run.steps, [10, 20])

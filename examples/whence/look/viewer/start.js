@@ -13,12 +13,14 @@ import { graph_view } from "./film.js";
 import { loupe_view } from "./loupe.js";
 import { story_view } from "./story.js";
 import { edits_view } from "./edits.js";
+import { logit_view } from "./logit.js";
+import { patch_view } from "./patch.js";
 import { overview_view, start_of_windows } from "./long.js";
 import { lessons_view } from "./lessons.js";
 import { offer_saving } from "./save.js";
 
 offered.push(overview_view, story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
-  edits_view, quantities_view);
+  logit_view, patch_view, edits_view, quantities_view);
 
 // At the first quantity of pairs the strongest gradient in all layers and heads; where it has none, the largest value.
 function strongest_cell(pairs) {

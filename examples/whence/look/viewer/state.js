@@ -5,6 +5,7 @@ export const start = {
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
   film: -1, unfolded: "", walk: "", pool: "maximum", level: 1, log: false, zoom: false, theme: "auto",
   learner: 0, sample: 0, half: "value", vector: "", lesson: "",  // of a page with an engine
+  answer: 0, against: 1, effect: "probability",
   i: 0, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,
 };
 export const state = { ...start };

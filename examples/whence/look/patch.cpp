@@ -1,0 +1,260 @@
+#include "examples/whence/look/patch.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
+#include "examples/whence/look/place.h"
+#include "nn/io/errors.h"
+#include "tensor/error.h"
+
+namespace whence::look {
+namespace {
+
+const char* const option = "--patch";
+
+// "output layer=0 i=62 = i=58": the place in the pass, and in what it differs in the source.
+struct Patch {
+  std::string into, differing;
+};
+
+Patch patch_of(const std::string& text) {
+  const std::size_t equals = text.find(" = ");
+  if (equals == std::string::npos) return {trimmed(text), ""};
+  return {trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 3))};
+}
+
+std::vector<Patch> patches_of(const std::string& texts) {
+  std::vector<Patch> all;
+  std::istringstream parts(texts);
+  for (std::string text; std::getline(parts, text, ';');) all.push_back(patch_of(text));
+  return all;
+}
+
+std::string text_of(const Patch& patch) {
+  return patch.into + (patch.differing.empty() ? "" : " = ") + patch.differing;
+}
+
+bool says(const std::string& place, const std::string& word) {
+  return std::ranges::any_of(words_of(place, option), [&](const Word& each) { return each.name == word; });
+}
+
+// The place that `patch` is taken from: words of the second place count before those of the first.
+std::string source_place(const Patch& patch) {
+  const std::vector<Word> differing = words_of(patch.differing, option);
+  std::string text;
+  for (const Word& word : differing) {
+    if (word.name.empty())
+      throw InputError(option, ": '", word.value, "' given behind '='; AXIS=PLACE required, of the same quantity");
+    text += to_text(' ', word.name, '=', word.value);
+  }
+  for (const Word& word : words_of(patch.into, option)) {
+    if (std::ranges::find(differing, word.name, &Word::name) != differing.end()) continue;
+    text += to_text(' ', word.name, word.name.empty() ? "" : "=", word.value);
+  }
+  return text;
+}
+
+std::string ranges_text(const NamedPlace& place) {
+  std::string text;
+  for (const auto& [first, last] : place.ranges) text += to_text(text.empty() ? "" : ", ", first, "..", last);
+  return text;
+}
+
+Change change_of(const Inspection& inspection, const Forward& source, const Patch& patch) {
+  const index_t layers = inspection.subject().model->options().layers;
+  const NamedPlace into = place_named(inspection.quantities(), {}, layers, patch.into, option);
+  const NamedPlace from = place_named(
+      source.quantities, {}, source.subject.model->options().layers, source_place(patch), to_text(option, ", source"));
+  if (into.gradient) throw InputError(option, ": ", patch.into, ": a gradient given; a number of the pass required");
+  const Quantity &quantity = *into.quantity, &other = *from.quantity;
+  const auto extents = [](const NamedPlace& place) {
+    std::vector<index_t> all;
+    for (const auto& [first, last] : place.ranges) all.push_back(last - first + 1);
+    return all;
+  };
+  if (extents(into) != extents(from))
+    throw DoesNotFit(option, ": ", text_of(patch), ": places ", ranges_text(into), " of ", quantity.value.shape(),
+        " here, ", ranges_text(from), " of ", other.value.shape(),
+        " in the source; as many of both required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of equal "
+        "length");
+  if (quantity.value.dtype() != other.value.dtype())
+    throw DoesNotFit(option, ": ", quantity.path, " is ", quantity.value.dtype(), " here, ", other.value.dtype(),
+        " in the source; equal ones required");
+  const Axes axes(quantity), other_axes(other);
+  const std::vector<double> numbers = other.value.to_vector();
+  const auto count = static_cast<std::size_t>(quantity.value.numel());
+  // What stays is x * 1 + -0, which is x to the bit, -0 too.
+  std::vector<double> factor(count, 1), offset(count, -0.0);
+  for (std::size_t e = 0; e < count; ++e) {
+    Shape at = axes.position(e);
+    bool meant = inspection.stop_of(quantity, e) != Stop::masked;
+    for (std::size_t axis = 0; axis < into.ranges.size(); ++axis) {
+      const auto [first, last] = into.ranges[axis];
+      index_t& place = at[static_cast<int>(axis)];
+      meant = meant && first <= place && place <= last;
+      place += from.ranges[axis].first - first;
+    }
+    if (meant) factor[e] = 0, offset[e] = numbers[other_axes.element(at)];
+  }
+  const auto tensor = [&](const std::vector<double>& each) {
+    return Tensor::of(each, quantity.value.shape(), quantity.value.dtype());
+  };
+  return {quantity.path, tensor(factor), tensor(offset)};
+}
+
+Json outcome_json(const PatchOutcome& each) {
+  return {{"place", each.place}, {"predicted", each.predicted ? Json(*each.predicted) : Json()}, {"real", each.real},
+      {"logit", each.logit}, {"probability", each.probability}, {"likeliest", each.likeliest}};
+}
+
+}  // namespace
+
+SubjectOptions PatchSource::of(SubjectOptions subject) const {
+  if (!given())
+    throw InputError(option, ": given without a source; --from-sample N, --from-prompt TEXT or --from RUN required");
+  if (!run.empty()) subject.run = run, subject.step = 0, subject.untrained = false;
+  if (sample >= 0) subject.sample = sample;
+  if (!prompt.empty()) subject.prompt = prompt, subject.text.clear();
+  return subject;
+}
+
+std::vector<Change> changes_of(const Inspection& inspection, const Forward& source, const std::string& patches) {
+  std::vector<Change> all;
+  for (const Patch& patch : patches_of(patches)) all.push_back(change_of(inspection, source, patch));
+  if (all.empty()) throw InputError(option, ": nothing given; a place required, as in \"output layer=0 head=2\"");
+  return all;
+}
+
+Patching::Patching(const Inspection& inspection, const Forward& source, index_t token, const std::string& answer)
+    : inspection_(inspection),
+      source_(source),
+      before_(inspection.subject(), inspection.prepare()),
+      asked_(asked_of(before_, token, answer)) {}
+
+std::string Patching::words() const {
+  const Subject& subject = inspection_.subject();
+  std::string texts;
+  for (const std::string& text : source_.subject.texts) texts += (texts.empty() ? "" : " ") + text;
+  return one_line(to_text("The loss, and at token ", asked_.token, ", ",
+             in_quotes(subject.texts[static_cast<std::size_t>(asked_.token)]), ", logit and probability of ",
+             in_quotes(subject.outputs[static_cast<std::size_t>(asked_.answer)]), ", with numbers of: ", texts)) +
+         '\n';
+}
+
+PatchOutcome Patching::outcome(const std::string& place, const Forward& after) const {
+  const std::vector<double> shares = probabilities_at(after.logits, asked_.token);
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin());
+  return {place, std::nullopt, after.loss - before_.loss, after.logits.at({0, asked_.token, asked_.answer}),
+      shares[static_cast<std::size_t>(asked_.answer)], inspection_.subject().outputs[best]};
+}
+
+PatchOutcome Patching::outcome_of(const std::string& patches) const {
+  const std::vector<Change> changes = changes_of(inspection_, source_, patches);
+  std::optional<double> predicted = 0;
+  for (const Change& change : changes) {
+    const auto quantity = std::ranges::find(inspection_.quantities(), change.path, &Quantity::path);
+    const NoGrad values_only;
+    const Tensor moved = quantity->value * change.factor + change.offset - quantity->value;
+    if (quantity->gradient.defined() && predicted)
+      *predicted += dot(quantity->gradient, moved);
+    else
+      predicted = std::nullopt;
+  }
+  PatchOutcome found = outcome(trimmed(patches), Forward(inspection_.subject(), with(inspection_.prepare(), changes)));
+  found.predicted = predicted;
+  return found;
+}
+
+std::vector<PatchOutcome> Patching::map_of(const std::string& text) const {
+  const Patch patch = patch_of(text);
+  std::vector<PatchOutcome> all;
+  for (index_t layer = 0; layer < inspection_.subject().model->options().layers; ++layer) {
+    const auto in_layer = [&](const std::string& more) {
+      return text_of({to_text(patch.into, " layer=", layer, more), patch.differing});
+    };
+    const NamedPlace place = place_named(inspection_.quantities(), {}, inspection_.subject().model->options().layers,
+        to_text(patch.into, " layer=", layer), option);
+    const Axes axes(*place.quantity);
+    const char axis = axes.has('h') ? 'h' : 't';
+    const std::string word = axis == 'h' ? "head" : "t";
+    if (!axes.has(axis) || says(patch.into, word)) {
+      all.push_back(outcome_of(in_layer("")));
+      continue;
+    }
+    const index_t count = axis == 'h' ? axes.extent('h') : std::min(axes.extent('t'), asked_.token + 1);
+    for (index_t k = 0; k < count; ++k) all.push_back(outcome_of(in_layer(to_text(' ', word, '=', k))));
+  }
+  return all;
+}
+
+bool is_map(const std::string& patches) {
+  const std::vector<Patch> all = patches_of(patches);
+  return all.size() == 1 && !says(all[0].into, "layer") && all[0].into.find("blocks.") == std::string::npos &&
+         all[0].into.find("embedded") == std::string::npos;
+}
+
+Table patch_table(const PatchOutcome& before, const std::vector<PatchOutcome>& outcomes) {
+  Table table({"patch", "predicted change of the loss", "real change", "logit", "probability", "likeliest"});
+  const auto row = [&](const PatchOutcome& each) {
+    table.row({each.place, each.predicted ? digits(*each.predicted) : "-", digits(each.real), digits(each.logit),
+        digits(each.probability), one_line(each.likeliest)});
+  };
+  row(before);
+  for (const PatchOutcome& each : outcomes) row(each);
+  return table;
+}
+
+Json Patching::maps(std::size_t most) const {
+  std::vector<const Quantity*> all;
+  for (const Quantity& quantity : inspection_.quantities()) {
+    const bool plain = quantity.name == "output" || quantity.name == "pattern" || quantity.name == "residual";
+    if (quantity.layer != 0 || !quantity.probe || !(plain || (!quantity.scheme.empty() && Axes(quantity).has('h'))))
+      continue;
+    all.push_back(&quantity);
+  }
+  std::ranges::stable_sort(all, {}, [](const Quantity* quantity) {
+    return quantity->name == "output" ? 0 : quantity->name == "pattern" ? 1 : quantity->name == "residual" ? 3 : 2;
+  });
+  const auto layers = static_cast<std::size_t>(inspection_.subject().model->options().layers);
+  Json::List maps;
+  std::size_t passes = 0;
+  for (const Quantity* quantity : all) {
+    const Axes axes(*quantity);
+    const bool heads = axes.has('h');
+    passes += layers * static_cast<std::size_t>(heads ? axes.extent('h') : asked_.token + 1);
+    if (passes > most) break;
+    Json::List outcomes;
+    for (const PatchOutcome& each : map_of(quantity->name)) outcomes.push_back(outcome_json(each));
+    maps.push_back({{"name", quantity->probe->name}, {"caption", quantity->probe->caption},
+        {"by", heads ? "head" : "token"}, {"outcomes", outcomes}});
+  }
+  const Subject &subject = inspection_.subject(), &source = source_.subject;
+  Json::List texts;
+  for (const std::string& text : source.texts) texts.push_back(text);
+  return {{"command", source.command}, {"token", asked_.token},
+      {"answer", subject.outputs[static_cast<std::size_t>(asked_.answer)]}, {"texts", texts},
+      {"before", outcome_json(before())}, {"maps", maps}};
+}
+
+std::optional<Subject> patch_source(
+    const Subject& subject, const SubjectOptions& options, const PatchSource& source, index_t token) {
+  if (source.given()) return subject_of(source.of(options));
+  if (std::ranges::find(subject.facts, "sequence", &std::pair<std::string, std::string>::first) == subject.facts.end())
+    return std::nullopt;
+  const auto at = static_cast<std::size_t>(token);
+  for (std::int64_t further = 1; further <= 32; ++further) {
+    SubjectOptions other = options;
+    other.sample += further;
+    Subject found = subject_of(other);
+    if (found.texts.size() == subject.texts.size() && found.answers[at] && found.answers[at] != subject.answers[at])
+      return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace whence::look
