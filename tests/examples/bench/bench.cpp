@@ -177,10 +177,10 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
   for (const char* part : {"products", "attention", "norms", "loss", "optimiser", "rest"})
     sum += step[2].at(part).get<double>();
   CHECK(sum == doctest::Approx(1));
-  // Two layers of x, q, k, v, output and the MLP's hidden numbers.
+  // The embedding, and two layers of x, q, k, v, output, the MLP's hidden numbers and the residual stream.
   const auto probes = results_of("step --models toy --schemes cope --executor tiled --probes" + once);
   REQUIRE(probes.size() == 3);
-  CHECK(probes[2].at("probes") == 12);
+  CHECK(probes[2].at("probes") == 15);
   for (const char* field : {"probe_ns", "probe_share", "watched_ratio"})
     CHECK_MESSAGE(probes[2].contains(field), field);
 }
