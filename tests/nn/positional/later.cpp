@@ -87,7 +87,7 @@ TEST_CASE("mta: rows need earlier queries, so that strips refuse; sizes that do 
   CHECK(error_text([] { (void)Bare("mta(heads=3)"); }).find("groups of equal size") != std::string::npos);
   CHECK(error_text([] { (void)Bare("mta(mix_scores=yes)", 1); }).find("two or more required") != std::string::npos);
   CHECK(Bare("mta", 1).root().parameters().size() == 1);  // one head is mixed with none
-  CHECK(error_text([] { (void)Bare("mta + hard_attention"); }).find("stand for the softmax") != std::string::npos);
+  CHECK(error_text([] { (void)Bare("mta + hard_attention"); }).find("replace the softmax") != std::string::npos);
 }
 
 TEST_CASE("forgetting: options of the other kind of gates are refused") {

@@ -176,7 +176,7 @@ TEST_CASE("ranks: who died is told to those that wait for a third, and one alone
   const std::string heard = error_text([&] { second->look_around(); });
   CHECK_MESSAGE(heard.find("rank 2 of 4 gave up: the disk is full") != std::string::npos, heard);
   CHECK_FALSE(second->give_up(heard));
-  CHECK(error_text([&] { memory.seat(0)->exchange(3, std::span<const std::byte>(), {}); }).find("a single bit") !=
+  CHECK(error_text([&] { memory.seat(0)->exchange(3, std::span<const std::byte>(), {}); }).find("in one bit") !=
         std::string::npos);
 }
 
