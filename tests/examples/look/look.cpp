@@ -190,7 +190,7 @@ TEST_CASE("look: the command, on a run of train") {
 
   (void)done("look --numbers " + run);
   CHECK(has(text_of(run + "/look.html"), "look-data"));
-  CHECK(read_safetensors(run + "/look.safetensors").tensors.size() == 116);
+  CHECK(read_safetensors(run + "/look.safetensors").tensors.size() == 122);
   CHECK(text_of(run + "/look.causes.csv").starts_with("layer,quantity,head,entries,zero %"));
   CHECK(has(done("look --causes --step 2 " + run).out, "position.gates"));
   std::ofstream(scratch / "text") << std::string(2000, 'a') << " \x1b[31mb \u202e";
