@@ -89,7 +89,7 @@ const CheckedEntry checked({op, false, samples, bad_inputs, {}});
 
 Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site site) {
   const CallSite place(site);
-  if (parts.empty()) fail(op, "no parts given; site least one required");
+  if (parts.empty()) fail(op, "no parts given; at least one required");
   const int normal = normal_axis(op, axis, parts[0].rank());
   std::vector<const Tensor*> each;
   for (const Tensor& part : parts) each.push_back(&part);

@@ -27,7 +27,7 @@ Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& sit
   const CallSite place(site);
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
   raw::require_floating(name, "x", x);
-  if (x.rank() == 0) fail(name, "x is []; site least one axis required");
+  if (x.rank() == 0) fail(name, "x is []; at least one axis required");
   const DType dtype = wide ? compute_dtype(x.dtype()) : x.dtype();
   if (normal_axis(name, axis, x.rank()) == x.rank() - 1) return running_sum(x, reverse, dtype, site);
   return transpose(running_sum(transpose(x, axis, -1, site), reverse, dtype, site), axis, -1, site);

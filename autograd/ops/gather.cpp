@@ -121,7 +121,7 @@ Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site sit
   const CallSite place(site);
   const char* name = SumByIndex::name;
   if (rows < 0) fail(name, "rows ", rows, " given; 0 or more required");
-  if (x.rank() == 0) fail(name, "x is []; site least one axis required");
+  if (x.rank() == 0) fail(name, "x is []; at least one axis required");
   check_index(name, x, index, x.rank() - 1, true);
   return apply(SumByIndex{x.rank() - 1, rows}, site, x, detail::checked_index(name, "index", index, rows));
 }

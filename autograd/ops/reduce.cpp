@@ -37,7 +37,7 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site 
   const CallSite place(site);
   raw::require_floating("mean", "x", x);
   const index_t means = numel(kept_shape("mean", x.shape(), axes));
-  if (x.numel() == 0 && means > 0) fail("mean", "x is ", x.shape(), "; site least one element for each mean required");
+  if (x.numel() == 0 && means > 0) fail("mean", "x is ", x.shape(), "; at least one element for each mean required");
   const Tensor total = sum(cast(x, compute_dtype(x.dtype()), site), axes, keep_axes, site);
   return cast(affine(total, static_cast<double>(means) / static_cast<double>(x.numel()), 0, site), x.dtype(), site);
 }
@@ -67,7 +67,7 @@ Tensor maximum_along(const Tensor& x, int axis, Site site) {
   raw::require_floating("maximum_along", "x", x);
   const int normal = normal_axis("maximum_along", axis, x.rank());
   if (x.size(normal) == 0)
-    fail("maximum_along", "x is ", x.shape(), "; site least one element along axis ", normal, " required");
+    fail("maximum_along", "x is ", x.shape(), "; at least one element along axis ", normal, " required");
   const Tensor index = raw::argmax(raw::contiguous(raw::transpose(x, normal, -1)));
   return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), site), normal, 0, site);
 }

@@ -166,9 +166,10 @@ void write_playground(const look::PageRequest& page) {
 }
 
 // Prints what `inspection` says of the options that ask about gradients.
-void print_gradients(const look::Inspection& inspection, const Options& options) {
+// Prints `title` once --explain names a number that is there.
+void print_gradients(const look::Inspection& inspection, const Options& options, const std::string& title) {
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
-  std::cout << terminal_text(explained);
+  std::cout << title << terminal_text(explained);
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_in_short(inspection).text();
   if (options.paths) std::cout << look::paths_table(inspection).text();
@@ -198,7 +199,7 @@ void print_patch(const look::Subject& subject, const Options& options, bool of_g
             << patching.words() << look::patch_table(patching.before(), outcomes).text();
   const look::Prepare patched = look::with(
       inspection.prepare(), map ? std::vector<look::Change>() : look::changes_of(inspection, source, options.patch));
-  if (of_gradients) print_gradients(look::Inspection(subject, true, patched), options);
+  if (of_gradients) print_gradients(look::Inspection(subject, true, patched), options, "");
   if (of_logits) print_logits(look::Forward(subject, patched), options);
 }
 
@@ -207,15 +208,14 @@ void print(const look::Subject& subject, const Options& options) {
   const bool of_logits = options.attribution || options.lens, patches = !options.patch.empty();
   if (of_gradients || patches) std::cerr << look::require_memory(subject) << '\n';
   if (patches) return print_patch(subject, options, of_gradients, of_logits);
-  const auto title = [&](double loss) { std::cout << look::title_line(subject, loss) << '\n'; };
+  const auto title = [&](double loss) { return look::title_line(subject, loss) + '\n'; };
   if (of_gradients) {
     const look::Inspection inspection(subject);
-    title(inspection.loss());
-    print_gradients(inspection, options);
+    print_gradients(inspection, options, title(inspection.loss()));
   }
   if (!of_logits) return;
   const look::Forward forward(subject);
-  if (!of_gradients) title(forward.loss);
+  if (!of_gradients) std::cout << title(forward.loss);
   print_logits(forward, options);
 }
 

@@ -222,7 +222,7 @@ const paths = {
     const { parts } = split(to_query(), state);
     const first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
     return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), ", comes down by " +
-      `${parts.length} paths, most of it by ${first.name}. A share is the part of the whole that came by a path: ` +
+      `${parts.length} paths, most of it ${first.name}. A share is the part of the whole that came by a path: ` +
       "together they are 100 %, and one that pulls against the others is negative."];
   },
   tries: "Choose another head above: does it learn by the same path?",
