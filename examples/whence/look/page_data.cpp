@@ -19,7 +19,7 @@ namespace whence::look {
 namespace {
 
 // Before they are deflated, to a tenth or so: a page of 64 tokens has a quarter of its queries.
-constexpr double bytes_of_links = 6 << 20;
+constexpr double bytes_of_links = 5 << 20;
 
 int bits_of(const Tensor& x) { return x.dtype() == DType::f64 ? 64 : 32; }
 
