@@ -76,7 +76,8 @@ TEST_CASE("look: a knob is what its scheme registers, or else the pair's content
       {"cdape(kerple)", "hidden.weight 3=1"}, {"alibi", "bias layer="}, {"rope", "scores layer="},
       {"stick_breaking", "shares layer="}, {"rope + cope(p_max=4)", "gates layer="},
       {"dape(alibi)", "mlp_bias layer="}};
-  for (const auto& [scheme, at] : all) {
+  for (const auto& each : all) {
+    const std::string scheme = each.first, at = each.second;
     CAPTURE(scheme);
     const look::Subject subject = subject_with(small(scheme), 7);
     const look::Inspection inspection(subject);

@@ -300,11 +300,11 @@ TEST_CASE(
   for (const std::string& line : lines)
     if (const Json each = Json::read(line, "line"); each.has("name")) names.push_back(each.text("name"));
   const auto place_of = [&](const char* name) { return std::ranges::find(names, name) - names.begin(); };
-  for (const auto& [before, after] : {std::pair{"scores", "gates"}, {"gates", "positions"}, {"positions", "logits"},
+  for (const auto& pair : {std::pair{"scores", "gates"}, {"gates", "positions"}, {"positions", "logits"},
            {"logits", "pattern"}, {"pattern", "output"}, {"output", "gradient.pattern"},
            {"gradient.pattern", "gradient.logits"}, {"gradient.positions", "gradient.gates"},
            {"gradient.gates", "gradient.scores"}, {"gradient.scores", "gradient.q"}})
-    CHECK_MESSAGE(place_of(before) < place_of(after), before, " before ", after);
+    CHECK_MESSAGE(place_of(pair.first) < place_of(pair.second), pair.first, " before ", pair.second);
   const Json of_z = Json::read(lines[static_cast<std::size_t>(place_of("z"))], "z");
   CHECK(std::fabs(of_z.number("largest") - 1) < 1e-15);
   CHECK(of_z.object("first").numbers("at") == std::vector<double>{0, 1, 2, 3});
