@@ -110,7 +110,7 @@ const DeviceFacts& device_facts() {
   return facts;
 }
 
-// Nothing here is ever destroyed: at the end of a program the driver may be unloaded before the last tensor.
+// These objects are never destroyed: at the end of a program the driver may be unloaded before the last tensor.
 CUstream_st* stream() {
   static const cudaStream_t stream = [] {
     cudaStream_t created = nullptr;

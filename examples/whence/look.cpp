@@ -165,11 +165,10 @@ void write_playground(const look::PageRequest& page) {
   std::cout << "written: " << one_line(file) << '\n';
 }
 
-// Prints what `inspection` says of the options that ask about gradients.
-// Prints `title` once --explain names a number that is there.
-void print_gradients(const look::Inspection& inspection, const Options& options, const std::string& title) {
+// Prints `head`, and then what the inspection says of gradients. A place of --explain that is not there prints nothing.
+void print_gradients(const look::Inspection& inspection, const Options& options, const std::string& head) {
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
-  std::cout << title << terminal_text(explained);
+  std::cout << head << terminal_text(explained);
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_in_short(inspection).text();
   if (options.paths) std::cout << look::paths_table(inspection).text();
@@ -195,11 +194,14 @@ void print_patch(const look::Subject& subject, const Options& options, bool of_g
         " given, which is many passes; one required, with its layer, whose gradients, attribution or lens is printed");
   const auto outcomes =
       map ? patching.map_of(options.patch) : std::vector<look::PatchOutcome>{patching.outcome_of(options.patch)};
-  std::cout << look::title_line(subject, inspection.loss()) << '\n'
-            << patching.words() << look::patch_table(patching.before(), outcomes).text();
+  const std::string head = to_text(look::title_line(subject, inspection.loss()), '\n', patching.words(),
+      look::patch_table(patching.before(), outcomes).text());
   const look::Prepare patched = look::with(
       inspection.prepare(), map ? std::vector<look::Change>() : look::changes_of(inspection, source, options.patch));
-  if (of_gradients) print_gradients(look::Inspection(subject, true, patched), options, "");
+  if (of_gradients)
+    print_gradients(look::Inspection(subject, true, patched), options, head);
+  else
+    std::cout << head;
   if (of_logits) print_logits(look::Forward(subject, patched), options);
 }
 
@@ -219,7 +221,7 @@ void print(const look::Subject& subject, const Options& options) {
   print_logits(forward, options);
 }
 
-// Of a folder with runs below it, as lab.py leaves them: the command that looks at each; false: `folder` is none.
+// Prints a command for each run below a folder, as lab.py leaves them. Returns false if the folder has none.
 bool lists_runs(const std::string& folder) {
   std::error_code none;
   if (!look::is_folder(folder) || std::filesystem::exists(std::filesystem::path(folder) / "run.json", none))

@@ -1,7 +1,6 @@
 // quickstart: trains CoPE, RoPE and learned absolute positions on a flip-flop of 128 tokens, as `train` would, and keeps
 // the three runs. report.html compares them with the paper; look.html looks into the trained CoPE model.
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <map>
 
@@ -251,9 +250,8 @@ LookPage look_page_of(const SchemeRun& run) {
   add(run.trained.steps, ", the end");
   const look::Inspection inspection(subject);
   const std::vector<look::HeadEffect> effects = look::effects_of_heads(inspection);
-  const auto most = std::ranges::max_element(effects, {}, [](const auto& each) { return std::abs(each.outcome.real); });
-  return {
-      look::page_of(inspection, std::move(besides)), to_text(subject.command, " --edit \"", most->outcome.text, "\"")};
+  const std::string& shut = look::strongest(effects).outcome.text;
+  return {look::page_of(inspection, std::move(besides)), to_text(subject.command, " --edit \"", shut, "\"")};
 }
 
 int run(CommandLine& line) {

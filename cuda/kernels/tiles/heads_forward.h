@@ -99,7 +99,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
 
   struct Gates {
     Shared<Position<T>> pairs;  // of the block's rows
-    // Of each row: the sum so far, and the scan's value once it is full.
+    // The sum so far of each row, and the scan's value once the row is full.
     Registers<Number<C>, 2 * fragments> sums, last;
     bool full = false;                                                          // all rows of the warp
     LeftRows<T, width, fragments, relative && per_register<T> == 2> of_others;  // of gq, or p

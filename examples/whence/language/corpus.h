@@ -58,8 +58,9 @@ struct Passage {
 // has no prose, its beginning. `hash`: that of the run's data. Throws as Corpus does.
 [[nodiscard]] Passage passage_to_read(const CorpusOptions& options, const std::string& hash);
 
-// Where the first line of prose begins: it has three words or more that begin with a small letter, and a sentence ends at
-// the end of a line from there to the next blank one. npos: there is none, as in a table, in code, or without ASCII letters.
+// Returns where the first line of prose begins. It has three words or more that begin with a small letter, and a sentence
+// ends at the end of a line from there to the next blank one. npos: no such line, as in a table, in code, or without ASCII
+// letters.
 [[nodiscard]] std::size_t first_line_of_prose(std::string_view text);
 
 enum class Part : unsigned char { training, validation, test };

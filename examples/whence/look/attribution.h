@@ -1,6 +1,6 @@
-// Where a logit came from, and what the model would have answered earlier. The residual stream is a sum of the
-// embedding, of each head and each MLP of each layer, and of biases. Where the norms behind it are taken as fixed at
-// this pass, a logit is a sum over the same parts.
+// Attribution says where a logit came from; the lens says what the model would have answered earlier. The residual
+// stream is a sum of the embedding, of each head and each MLP of each layer, and of biases. With the norms behind it taken
+// as fixed at this pass, a logit is a sum over the same parts.
 #pragma once
 
 #include <limits>

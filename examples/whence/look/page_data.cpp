@@ -194,7 +194,6 @@ Json graph_json(const Inspection& inspection) {
   return {{"nodes", nodes}, {"edges", edges}, {"boxes", boxes}};
 }
 
-// 256 colours each, six digits after another.
 Json prediction_json(const Prediction& prediction) {
   const auto pair = [](const Prediction::Answer& answer) { return Json::List{answer.text, answer.probability}; };
   Json::List likeliest;

@@ -105,6 +105,10 @@ std::vector<HeadEffect> effects_of_heads(const Inspection& inspection) {
   return all;
 }
 
+const HeadEffect& strongest(const std::vector<HeadEffect>& effects) {
+  return *std::ranges::max_element(effects, {}, [](const HeadEffect& each) { return std::abs(each.outcome.real); });
+}
+
 StoryPair story_pair(const Inspection& inspection, const std::vector<HeadEffect>& effects) {
   const std::vector<std::optional<Prediction>>& predictions = inspection.predictions();
   const auto last =
@@ -112,9 +116,7 @@ StoryPair story_pair(const Inspection& inspection, const std::vector<HeadEffect>
   const auto tokens = static_cast<index_t>(predictions.size());
   StoryPair pair{
       0, 0, last == predictions.rend() ? tokens - 1 : static_cast<index_t>(predictions.rend() - last) - 1, 0};
-  const auto strongest =
-      std::ranges::max_element(effects, {}, [](const HeadEffect& each) { return std::abs(each.outcome.real); });
-  if (strongest != effects.end()) pair.layer = strongest->layer, pair.head = strongest->head;
+  if (!effects.empty()) pair.layer = strongest(effects).layer, pair.head = strongest(effects).head;
   pair.j = pair.i;
   const Quantity* pattern = pairs_named(inspection, pair.layer, "pattern", false);
   if (!pattern) return pair;

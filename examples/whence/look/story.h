@@ -20,6 +20,9 @@ struct HeadEffect {
 // Returns one for each head of each layer, measured by a forward pass each.
 [[nodiscard]] std::vector<HeadEffect> effects_of_heads(const Inspection& inspection);
 
+// Returns the effect that moves the loss the most. REQUIRES: effects
+[[nodiscard]] const HeadEffect& strongest(const std::vector<HeadEffect>& effects);
+
 struct StoryPair {
   index_t layer, head, i, j;
 };
