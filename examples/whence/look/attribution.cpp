@@ -16,7 +16,7 @@ namespace {
 
 double dot(const double* a, const double* b, index_t count) { return std::inner_product(a, a + count, b, 0.0); }
 
-// Mean of a row and inverse of its deviation, as the norm has them.
+// Mean of a row and 1 / its standard deviation, as the norm computes them.
 struct RowSize {
   double mean, inverse;
 };
@@ -45,10 +45,10 @@ std::vector<double> logits_at(const Tensor& logits, index_t token) {
   return raw::select(raw::select(logits, 0, 0), 0, token).to_vector();
 }
 
-index_t likeliest(const std::vector<double>& logits, index_t but = -1) {
-  index_t best = but == 0 && logits.size() > 1 ? 1 : 0;
+index_t likeliest(const std::vector<double>& logits, index_t except = -1) {
+  index_t best = except == 0 && logits.size() > 1 ? 1 : 0;
   for (index_t k = best + 1; k < std::ssize(logits); ++k)
-    if (k != but && logits[static_cast<std::size_t>(k)] > logits[static_cast<std::size_t>(best)]) best = k;
+    if (k != except && logits[static_cast<std::size_t>(k)] > logits[static_cast<std::size_t>(best)]) best = k;
   return best;
 }
 
@@ -129,7 +129,7 @@ std::vector<double> Attribution::of(const Asked& asked) const {
   const auto found = std::ranges::find(tokens_, asked.token);
   const auto row = found - tokens_.begin();
   const Tensor head = parameter("head.weight"), weight = head.defined() ? head : parameter("embedding.weight");
-  Numbers by = raw::select(weight, 0, asked.answer).to_vector(), parts(parts_.size());  // dLogit/d(stream there)
+  Numbers by = raw::select(weight, 0, asked.answer).to_vector(), parts(parts_.size());  // dLogit/d(residual stream)
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const FixedNorm& norm = step->norm;
     if (!step->is_norm) {
@@ -159,7 +159,7 @@ Attribution::Numbers Attribution::rows_of(const Tensor& x) const {
   return rows;
 }
 
-// rows weight'
+// Returns rows * transpose(weight).
 Attribution::Numbers Attribution::product(const Numbers& rows, const Tensor& weight) const {
   const Tensor left = Tensor::of(rows, {std::ssize(tokens_), weight.size(1)}, DType::f64);
   return raw::matmul(left, raw::transpose(raw::cast(weight, DType::f64))).to_vector();

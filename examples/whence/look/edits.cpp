@@ -20,7 +20,7 @@ namespace {
 enum class Kind : unsigned char { set, scale, add };
 
 struct Edit {
-  std::string text;  // as it was given
+  std::string text;  // as the user wrote it
   NamedPlace place;
   Kind kind;
   double number;
@@ -39,7 +39,7 @@ Edit edit_of(const Inspection& inspection, const std::string& text) {
   return {trimmed(text), place_named(inspection, place, "--edit"), kind, *number};
 }
 
-// What an edit makes of a quantity's numbers x, its values or its gradient: factor x + offset, one of each for every entry.
+// The edit of a quantity's values or gradient x as factor * x + offset, with one factor and one offset for each entry.
 struct Linear {
   std::vector<double> factor, offset;
 
@@ -69,7 +69,7 @@ Linear linear_of(const Inspection& inspection, const Edit& edit) {
   return made;
 }
 
-// New numbers minus old ones.
+// Returns the new numbers minus the old ones.
 Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& given) {
   const Linear edited = linear_of(inspection, edit);
   std::vector<double> change = given.to_vector();
@@ -78,8 +78,8 @@ Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& g
   return Tensor::of(change, given.shape(), given.dtype());
 }
 
-// While it lives the parameter has other numbers under its name: nothing is written over, and a graph keeps those that
-// it saw.
+// Replaces a parameter's tensor for the lifetime of this object. The old numbers are not overwritten, so that an existing
+// graph keeps them.
 class EditedParameter {
  public:
   EditedParameter(const Subject& subject, const std::string& path, const Tensor& edited) {
@@ -96,8 +96,8 @@ class EditedParameter {
   Tensor tensor_, before_;
 };
 
-// The pass in which `change` is added to a quantity. `capture` takes all, so that attention is computed as it was when it
-// was looked at.
+// Runs the pass with `change` added to a quantity. `capture` records everything, so that attention runs in the same form as
+// in the inspection.
 Subject::Pass pass_of(const Inspection& inspection, const Quantity& quantity, const Tensor& change, Capture& capture) {
   const NoGrad values_only;
   const Subject& subject = inspection.subject();
@@ -140,7 +140,7 @@ EditedPass pass_with(const Inspection& inspection, const std::string& text) {
 std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const std::vector<std::string>& edits) {
   std::vector<Edit> all;
   for (const std::string& text : edits) all.push_back(value_edit_of(inspection, text));
-  std::map<std::string, Tensor> numbers;  // of parameters, one edit after the other
+  std::map<std::string, Tensor> numbers;  // of parameters, with the edits applied in order
   for (const Edit& edit : all) {
     if (!edit.place.quantity->is_parameter) continue;
     Tensor& now = numbers.try_emplace(edit.place.quantity->path, edit.place.quantity->value).first->second;

@@ -1,4 +1,4 @@
-// Numbers changed in the middle of a pass: how much the gradient says that the loss will change, and how much it does.
+// Edits of numbers in the middle of a pass: the change of the loss that the gradient predicts, and the real change.
 #pragma once
 
 #include <map>
@@ -13,16 +13,15 @@ namespace whence::look {
 
 struct EditOutcome {
   std::string text;
-  std::optional<double> predicted;  // gradient times change; nothing where no gradient is taken
-  double real;                      // the loss afterwards minus the loss before
+  std::optional<double> predicted;  // gradient times change; empty if there is no gradient
+  double real;                      // loss after the edit minus loss before
 };
 
-// Of "gates layer=0 head=2 = 0", a place (place.h) and its change: every entry there that the mask does not hide. "= X"
-// sets, "*= X" scales, "+= X" adds. InputError: what cannot be read or is not there.
+// Runs the pass with an edit such as "gates layer=0 head=2 = 0": a place (place.h) and its change, applied to every unmasked
+// entry. "= X" sets, "*= X" scales, "+= X" adds. Throws InputError if the edit cannot be read or its place does not exist.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
 
-// The pass forward alone with an edit in force: its outcome, what the model then answers, and the numbers of every
-// quantity by its path.
+// A forward pass with one edit: its outcome, the model's answers, and the values of every quantity by its path.
 struct EditedPass {
   EditOutcome outcome;
   std::vector<std::optional<Prediction>> predictions;
@@ -30,20 +29,20 @@ struct EditedPass {
 };
 [[nodiscard]] EditedPass pass_with(const Inspection& inspection, const std::string& edit);
 
-// The pass once more with all of these edits in force: what is set passes no gradient on. REQUIRES: as of an Inspection
+// Runs forward and backward again with all these edits. Numbers that are set pass no gradient. REQUIRES: as for Inspection
 [[nodiscard]] std::unique_ptr<Inspection> inspection_with(
     const Inspection& inspection, const std::vector<std::string>& edits);
 
-// What becomes of the numbers x of a quantity where they pass its probe: factor x + offset.
+// Replaces the values x of a quantity at its probe by factor * x + offset.
 struct Change {
   std::string path;
   Tensor factor, offset;
 };
-// `before`, and then these.
+// Applies `before`, and then `changes`.
 [[nodiscard]] Prepare with(Prepare before, std::vector<Change> changes);
 
-// Of an edit of a gradient on its way back, "dLoss/dgates layer=0 head=2 *= 0": the norms of the parameters' gradients
-// that it changes, what it changes the most first.
+// An edit of a gradient in backward, "dLoss/dgates layer=0 head=2 *= 0", changes gradients of parameters. gradients_with
+// returns the norms of those that change, the most changed first.
 struct GradientOutcome {
   std::string parameter;
   double before, after;
@@ -51,11 +50,11 @@ struct GradientOutcome {
 [[nodiscard]] bool is_of_gradient(const std::string& edit);
 [[nodiscard]] std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const std::string& edit);
 
-// Whether a real change is a hundred times its prediction: an edit that is no small step, from where the loss is flat.
+// True if some real change is over a hundred times its prediction. Then the edit is a large step from where the loss is flat.
 [[nodiscard]] bool far_from_straight(const std::vector<EditOutcome>& edits);
 
-// What one would try first: every quantity of pairs set to 0 in one head, what runs from 0 to 1 in a scheme (gates) to
-// 1 too, and each tap of a convolution blanked. By the real change, largest first.
+// Tries the obvious edits and returns the `most` with the largest real change, largest first. They set every quantity of
+// pairs to 0 in one head, quantities of a scheme from 0 to 1 (gates) also to 1, and each tap of a convolution to 0.
 [[nodiscard]] std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most);
 
 }  // namespace whence::look

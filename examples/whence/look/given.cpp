@@ -14,7 +14,7 @@
 namespace whence::look {
 namespace {
 
-// As `dtype`, with a batch of one in front.
+// Casts to `dtype` and adds a batch axis of 1 if there is none.
 Tensor read_tensor(const std::string& file, const std::string& name, const Tensor& tensor, int rank, DType dtype) {
   if (!is_floating(tensor.dtype()))
     throw FileError(file, ": ", name, " is ", to_string(tensor.dtype()), "; floating numbers required");

@@ -1,4 +1,4 @@
-// Queries, keys and values of somebody else, in place of a model's own.
+// Queries, keys and values from a file, in place of those that the model computes.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace whence::look {
 
 struct Given {
   Tensor q, k, v;    // [1 h t d]
-  Tensor cotangent;  // [1 h t d], the gradient of the output; ones where the file has none
-  Tensor x;          // [1 t h*d], what attention reads; undefined where the file has none
+  Tensor cotangent;  // [1 h t d], the gradient of the output; ones if the file has none
+  Tensor x;          // [1 t h*d], the input of attention; undefined if the file has none
 };
 
-// A file of safetensors with q, k and v, each [h t d] or [1 h t d], and if wanted cotangent, as they are, and x, [t
-// h*d] or [1 t h*d]. InputError when a tensor is missing, is not known, does not fit, or is not made of finite numbers.
+// Reads a safetensors file with q, k and v, each [h t d] or [1 h t d]. Optional: cotangent of the same shape, and x, [t h*d]
+// or [1 t h*d]. Throws InputError if a tensor is missing, unknown, of a wrong shape, or not finite.
 [[nodiscard]] Given read_given(const std::string& file, DType dtype);
 
-// The sum of output times cotangent, a scalar, of the model's first layer; what is given becomes leaves of the graph.
-// REQUIRES: the output's projection changes nothing
+// Returns the sum of output * cotangent of the model's first layer, a scalar. The given tensors become leaves of the graph.
+// REQUIRES: the output projection is the identity
 [[nodiscard]] Tensor loss_of_given(const Transformer& model, const Given& given);
 
 }  // namespace whence::look

@@ -10,7 +10,7 @@
 namespace whence::look {
 namespace {
 
-// "gates" of "blocks.3.attention.position.gates"; a name that is all front stays.
+// "gates" for "blocks.3.attention.position.gates". A path that consists only of prefixes stays.
 std::string name_within(std::string path) {
   if (path.starts_with("blocks.")) path = path.substr(path.find('.', 7) + 1);
   for (const std::string front : {"shared.", "attention.", "position."})
@@ -89,7 +89,7 @@ class Layout {
  private:
   using Row = std::set<std::size_t>;  // boxes
 
-  // A column is the longest way from the layer's input; what nothing leads to stands before what it leads to.
+  // A column is the length of the longest path from the layer's input. Boxes without an input go just before their output.
   void set_columns(const Row& row) {
     std::vector<std::pair<std::size_t, std::size_t>> inner;
     for (const auto& flow : flows_)
@@ -108,7 +108,7 @@ class Layout {
     }
   }
 
-  // The content has the middle lane, so that what positions add goes around it.
+  // Content is in the middle lane, so that the boxes of positions go around it.
   void set_lanes(const Row& row) {
     static const std::map<std::string, std::size_t> lanes{
         {"x", 1}, {"k", 1}, {"scores", 1}, {"logits", 1}, {"pattern", 1}, {"mlp.hidden", 1}, {"v", 2}, {"z", 2}};
@@ -134,7 +134,7 @@ class Layout {
     return lanes;
   }
 
-  // Parameters stand below what they feed, or where there is room beside it.
+  // Parameters are placed below the box that reads them, or in the nearest free slot.
   void set_leaves(const Row& leaves, std::size_t below) {
     std::vector<std::pair<std::size_t, std::size_t>> free;  // lane and column
     for (std::size_t slot = 0; slot < leaves.size() * columns_; ++slot)
@@ -152,7 +152,7 @@ class Layout {
   }
 
   std::vector<Graph::Box>& boxes_;
-  std::set<std::pair<std::size_t, std::size_t>> flows_;  // from box to box, as backward goes
+  std::set<std::pair<std::size_t, std::size_t>> flows_;  // from box to box, in the direction of backward
   std::size_t columns_ = 6;                              // at least
 };
 

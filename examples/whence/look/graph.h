@@ -1,5 +1,5 @@
-// The whole step as a graph between named places and parameters, and where each stands on a picture of it, which
-// examples/whence/look/viewer/graph.js draws.
+// The training step as a graph between named places and parameters, and its layout as a picture.
+// examples/whence/look/viewer/graph.js draws it.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@ struct Graph {
     std::string id;      // its path
     index_t layer = -1;  // -1: of the whole model
     Kind kind = Kind::quantity;
-    index_t order = 0;  // in which backward comes by; of all that it has not come by one more than the last
+    index_t order = 0;  // in which backward visits the nodes; for nodes not visited, one more than the last
     double norm = 0;    // of the gradient
     bool reached = false;
-    std::size_t box = 0, group = 0;  // that it is drawn in: of a parameter its module's, or that of all of its layer
+    std::size_t box = 0, group = 0;  // the box that draws it; for a parameter, the box of its module or of its layer
   };
   struct Edge {
     std::string from, to;  // ids; backward goes from `from` to `to`
     double norm = 0;
   };
-  // Rows are layers, the pass goes from left to right; the parameters of a row stand in its last lanes.
+  // Rows are layers, and the pass goes from left to right. The last lanes of a row hold its parameters.
   struct Box {
     std::string id, name;
     index_t layer = -1;
@@ -36,7 +36,7 @@ struct Graph {
   std::vector<Box> boxes;
 };
 
-// Nodes in the order of the pass, the loss first.
+// Returns nodes in the order of the pass, with the loss first.
 [[nodiscard]] Graph graph_of(const Inspection& inspection);
 
 }  // namespace whence::look

@@ -14,7 +14,7 @@
 namespace whence::look {
 namespace {
 
-// ---- What is measured
+// ---- Measures
 
 constexpr const char* gradient_norm = "gradient norm";
 constexpr const char* no_layer = "elsewhere";
@@ -33,7 +33,7 @@ void add_gradient_norms(const Inspection& inspection, std::vector<Measure>& meas
   if (squares.contains(-1)) measures.push_back({gradient_norm, "", no_layer, std::sqrt(squares.at(-1))});
 }
 
-// In percent of the entries that the mask does not hide; -1: it hides all.
+// Returns the share in percent of the unmasked entries, or -1 if all are masked.
 template <class Counts> double share_of(const Inspection& inspection, const Quantity& quantity, const Counts& counts) {
   const std::vector<double> values = quantity.value.to_vector();
   double seen = 0, counted = 0;
@@ -44,7 +44,7 @@ template <class Counts> double share_of(const Inspection& inspection, const Quan
   return seen > 0 ? 100 * counted / seen : -1;
 }
 
-// "gates" of "position.gates"; "cope.gates" where it is one of a sum.
+// "gates" for "position.gates"; "cope.gates" if the scheme is one of a sum.
 std::string name_in_scheme(const Quantity& quantity) { return quantity.name.substr(quantity.name.find('.') + 1); }
 
 void add_shares(const Inspection& inspection, std::vector<Measure>& measures) {
@@ -56,26 +56,26 @@ void add_shares(const Inspection& inspection, std::vector<Measure>& measures) {
     if (!quantity.probe || quantity.scheme.empty() || quantity.layer < 0) continue;
     if (quantity.probe->scale == ProbeInfo::Scale::unit)
       add(quantity, "at 0 or 1", [](double value) { return value <= 0.01 || value >= 0.99; });
-    // A bound such as 7.3 may be rounded where it is reached.
+    // A number that has reached a bound such as 7.3 may be rounded.
     if (const auto mark = mark_of(inspection.subject().model->options(), quantity))
       add(quantity, "at " + quantity.probe->mark, [&](double value) { return value >= *mark * (1 - 1e-6); });
   }
 }
 
-// ---- What was kept
+// ---- Records
 
-using Curves = std::map<std::string, std::map<double, double>>;  // by name, the value at each step
+using Curves = std::map<std::string, std::map<double, double>>;  // values by step, for each name
 
 struct History {
-  std::map<std::string, Curves> measures;    // by what they are of
-  std::map<std::string, Curves> quantities;  // of each how many "entries" there are, and how many each cause takes
+  std::map<std::string, Curves> measures;    // by name of the measure
+  std::map<std::string, Curves> quantities;  // for each the number of "entries", and of those with each cause
 };
 
 History read(const std::filesystem::path& file) {
   static const std::set<std::string> no_counts{"step", "layer", "quantity", "head"};
   History history;
   std::string text = read_file(file);
-  text.resize(text.rfind('\n') + 1);  // without a line that a crash cut short
+  text.resize(text.rfind('\n') + 1);  // drops a last line that a crash cut short
   for_each_json_line(text, file.string(), [&](const Json& record) {
     const auto step = static_cast<double>(record.whole("step", 0, std::int64_t{1} << 53));
     if (record.has("measure")) {
@@ -90,7 +90,7 @@ History read(const std::filesystem::path& file) {
   return history;
 }
 
-// For each cause the percentage that it takes of the entries that the mask does not hide.
+// Returns for each cause its percentage of the unmasked entries.
 Curves shares_of(Curves counts) {
   const auto entries = counts.extract("entries").mapped();
   auto masked = counts[to_string(Stop::masked)];

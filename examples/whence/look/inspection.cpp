@@ -15,7 +15,7 @@
 namespace whence::look {
 namespace {
 
-// The last name of a path.
+// Returns the last name of a path.
 std::string leaf_of(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 double largest(const std::vector<double>& numbers) {
@@ -24,12 +24,12 @@ double largest(const std::vector<double>& numbers) {
   return result;
 }
 
-// Of a subject's pass with all that it keeps, its weights beside it.
+// Returns the peak memory of a pass that keeps everything, weights included.
 std::size_t bytes_of(const TransformerOptions& options, index_t length, DType dtype, std::size_t free) {
-  // Logits, scores and their gradients, which need no plan: it would itself make the mask of all pairs.
+  // Logits, scores and their gradients alone. Planning a very long pass would itself allocate the mask of all pairs.
   const double pairs = static_cast<double>(options.layers * options.heads) * static_cast<double>(length * length);
-  const double least = 4 * pairs * static_cast<double>(size_of(dtype));
-  if (free != 0 && least > static_cast<double>(free)) return static_cast<std::size_t>(least);
+  const double minimum = 4 * pairs * static_cast<double>(size_of(dtype));
+  if (free != 0 && minimum > static_cast<double>(free)) return static_cast<std::size_t>(minimum);
   return planned_peak([&] {
     Transformer model(options);
     model.to(dtype);
@@ -45,7 +45,7 @@ std::size_t bytes_of(const TransformerOptions& options, index_t length, DType dt
 }  // namespace
 
 std::string require_memory(const Subject& subject) {
-  constexpr std::size_t for_causes = 8;  // as many times the pass's bytes at most, measured: 2.6 to 7.7
+  constexpr std::size_t for_causes = 8;  // at most 8 times the bytes of the pass; measured: 2.6 to 7.7
   const std::size_t free = free_memory(Device::cpu());
   const index_t length = subject.tokens.size(1);
   const TransformerOptions& options = subject.model->options();
@@ -102,8 +102,8 @@ void Inspection::find_causes() {
   }
 }
 
-// What a head has at a pair that the mask hides is no part of the model, whatever stops its gradient. Channels of a
-// convolution are, where they have a gradient: they feed their neighbours.
+// Marks a head's masked pairs as masked, whatever stops their gradient: they are no part of the model. Channels of a
+// convolution that have a gradient stay, because they feed their neighbours.
 void Inspection::hide_masked(Quantity& quantity) {
   if (!quantity.probe || !subject_.model->options().causal) return;
   const Axes axes(quantity);
@@ -158,7 +158,7 @@ void Inspection::find_paths(index_t layer) const {
     const Quantity* whole = find(quantities_, layer, name);
     if (!whole || !whole->gradient.defined()) continue;
     PathsTo found{layer, name, whole->gradient, gradient_paths(loss_, {}, capture_->place(inside + name), places)};
-    // By some nothing comes.
+    // Some paths carry no gradient.
     std::erase_if(found.paths, [](const GradientPath& path) { return largest(path.gradient.to_vector()) == 0; });
     const std::vector<double> expected = whole->gradient.to_vector();
     std::vector<double> sum(expected.size());

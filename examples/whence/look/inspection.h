@@ -1,5 +1,5 @@
-// Everything that one pass computed, and where its gradients came from: named quantities with values, gradients and the
-// causes of zeros; and the paths by which the gradients of queries, keys, values and inputs arrived.
+// All results of one pass: named quantities with values, gradients and the causes of zeros, and the paths by which the
+// gradients of queries, keys, values and inputs arrived.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@
 
 namespace whence::look {
 
-// How much of a quantity's gradient each cause takes, in one head (or all, where it has no heads).
+// Counts of a quantity's entries by the cause of their zero gradient, in one head (or in all, if it has no heads).
 struct Shares {
   const Quantity* quantity;
   index_t head;                  // -1: no heads
-  index_t count = 0;             // of its entries
+  index_t count = 0;             // number of entries
   std::vector<index_t> entries;  // by cause
-  index_t exact_zeros = 0;       // entries that are 0; the others with a cause are next to it
+  index_t exact_zeros = 0;       // entries whose gradient is 0; others with a cause are close to 0
 };
 
 struct PathsTo {
@@ -34,17 +34,17 @@ struct PathsTo {
   double difference = 0;  // largest |sum of the paths - whole|, relative to the largest |whole|
 };
 
-// A line of what an Inspection of the subject takes and of what is free. OutOfMemory where its pass alone takes more than
-// that, with a length that fits.
+// Returns a line about the memory that an Inspection of the subject needs, and the free memory. Throws OutOfMemory if the
+// pass alone needs more; the message names a length that fits.
 [[nodiscard]] std::string require_memory(const Subject& subject);
 
-// Has the capture of a pass edit values.
+// Sets up edits of values on the capture of a pass.
 using Prepare = std::function<void(Capture&)>;
 
 class Inspection {
  public:
-  // Runs the subject forward and backward. `explains`: keeps what every op read and made, for the two functions of that
-  // name. REQUIRES: `subject` outlives this.
+  // Runs the subject forward and backward. `explains`: keeps the inputs and outputs of every op, which explain_value and
+  // explain_gradient need. REQUIRES: `subject` outlives this
   explicit Inspection(const Subject& subject, bool explains = true, Prepare prepare = {});
 
   const Subject& subject() const { return subject_; }
@@ -59,18 +59,18 @@ class Inspection {
   [[nodiscard]] std::vector<Shares> shares() const;
   [[nodiscard]] std::map<Stop, index_t> by_stop(const Shares& shares) const;  // of stops that occur
 
-  // Of x, q, k and v, layer by layer; found at the first call.
+  // Paths to x, q, k and v, layer by layer. The first call computes them.
   const std::vector<PathsTo>& paths() const;
 
-  // The whole step between named places and parameters.
+  // The training step as a graph between named places and parameters.
   [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
 
-  // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error where nothing of that name is on the graph.
+  // Explains for example "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error if the graph has no such name.
   // REQUIRES: explains
   [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
   [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;
 
-  // How the next quantities on the way move, by their paths, when that one moves by `tangent`.
+  // Returns, by path, the changes of the next quantities when the quantity `path` changes by `tangent`.
   // REQUIRES: explains
   [[nodiscard]] std::map<std::string, std::vector<double>> moved(
       const std::string& path, const std::vector<double>& tangent) const;
@@ -94,10 +94,10 @@ class Inspection {
   mutable std::optional<std::vector<PathsTo>> paths_;
 };
 
-// The bound that its probe marks, such as the value of p_max; nothing where there is none.
+// Returns the bound that the quantity's probe marks, such as the value of p_max. Empty if there is none.
 [[nodiscard]] std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity);
 
-// "content", "position_logit > positions > gates": the steps without those that every path has.
+// "content", "position_logit > positions > gates": the steps, without those that all paths share.
 [[nodiscard]] std::string name_of(const GradientPath& path);
 
 }  // namespace whence::look

@@ -14,12 +14,12 @@
 namespace whence::look {
 namespace {
 
-constexpr index_t most_moves = 600;  // of one quantity
-constexpr index_t reach = 8;         // keys beside each other that are told apart where they are neighbours
-constexpr double most_work = 2e7;    // layers times heads times tokens cubed: about three seconds
+constexpr index_t max_moves = 600;  // of one quantity
+constexpr index_t reach = 8;        // neighbouring keys with distinct colours
+constexpr double max_work = 2e7;    // layers * heads * tokens^3: about three seconds
 
-// One way to move many elements of a quantity at once: those of one colour move together. `apart` are the axes whose
-// places have colours of their own; keys may share one with those that are `reach` further on.
+// A colouring of a quantity's elements: elements of one colour move together. Places along the axes `apart` have distinct
+// colours. If `near`, keys that are `reach` apart share a colour.
 struct Colouring {
   std::string apart;
   bool near = false;
@@ -42,8 +42,8 @@ class Mover {
       colour = colour * colours_of(letter) + from_.place(e, letter) % colours_of(letter);
     return colour;
   }
-  // Which element of that colour the element of `to` at `at` feels, if the colouring is right: at the same place along
-  // all other axes, and of near keys the one that is nearest. Nothing where that is none.
+  // Returns the element of that colour which affects the element of `to` at `at`, if the colouring is valid: at the same
+  // place along all other axes, and among near keys the nearest. Empty if there is no such element.
   std::optional<std::size_t> felt(const Axes& to, const Shape& at, index_t colour) const {
     Shape place = Shape::filled(from_.shape.rank(), 0);
     for (const char letter : from_.letters)
@@ -67,14 +67,14 @@ class Mover {
     return is_near(letter) ? std::min(reach, from_.extent(letter)) : from_.extent(letter);
   }
 
-  // The heads of a quantity, of queries or fewer of keys: a place among the ones is scaled to one among the others.
+  // Returns the number of heads, or 1 for other axes. It scales a query head to the key head that it shares.
   static index_t heads_or_one(char letter, const Axes& of) { return letter == 'h' ? of.extent(letter) : 1; }
 
   const Axes& from_;
   Colouring colouring_;
 };
 
-// From the fewest colours to the most.
+// Returns colourings, from the fewest colours to the most.
 std::vector<Colouring> colourings(const Axes& from, const Axes& to) {
   std::string own;
   for (const char letter : from.letters)
@@ -100,7 +100,7 @@ class LinkFinder {
  public:
   LinkFinder(const Inspection& inspection, index_t layer) : inspection_(inspection), layer_(layer) {
     for (const Quantity& quantity : inspection.quantities())
-      if (quantity.probe && quantity.layer == layer && quantity.name != "residual")  // which leads out of the layer
+      if (quantity.probe && quantity.layer == layer && quantity.name != "residual")  // residual leads out of the layer
         quantities_.emplace(quantity.path, &quantity);
   }
 
@@ -125,10 +125,10 @@ class LinkFinder {
       if (to == quantities_.end() || !to->second->gradient.defined()) continue;
       for (const Colouring& colouring : colourings(axes, Axes(*to->second))) {
         const Mover mover(axes, colouring);
-        if (mover.colours() > most_moves) continue;
+        if (mover.colours() > max_moves) continue;
         if (!known.contains(colouring)) known.emplace(colouring, moves(from, mover));
         Link link{layer_, from.name, to->second->name, {}};
-        if (!foretells(mover, known.at(colouring), direction, *to->second, expected, link)) continue;
+        if (!predicts(mover, known.at(colouring), direction, *to->second, expected, link)) continue;
         all.push_back(std::move(link));
         break;
       }
@@ -147,24 +147,24 @@ class LinkFinder {
     return all;
   }
 
-  // Whether the derivatives, as this colouring reads them, foretell how `to` moves along `direction`; they go to `link`.
-  bool foretells(const Mover& mover, const std::vector<Moved>& moved, const std::vector<double>& direction,
+  // Reads the derivatives by this colouring into `link`. True if they predict how `to` moves along `direction`.
+  bool predicts(const Mover& mover, const std::vector<Moved>& moved, const std::vector<double>& direction,
       const Quantity& to, const std::vector<double>& expected, Link& link) const {
     const Axes axes(to);
     for (std::size_t b = 0; b < expected.size(); ++b) {
       if (inspection_.stop_of(to, b) == Stop::masked) continue;
-      double foretold = 0, size = 0;
+      double predicted = 0, size = 0;
       for (std::size_t colour = 0; colour < moved.size(); ++colour) {
         const auto numbers = moved[colour].find(to.path);
         const double derivative = numbers == moved[colour].end() ? 0 : numbers->second[b];
         if (derivative == 0) continue;
         const auto a = mover.felt(axes, axes.position(b), static_cast<index_t>(colour));
         if (!a) return false;
-        foretold += derivative * direction[*a], size += std::abs(derivative * direction[*a]);
+        predicted += derivative * direction[*a], size += std::abs(derivative * direction[*a]);
         link.entries.push_back({static_cast<std::uint32_t>(*a), static_cast<std::uint32_t>(b), derivative,
             axes.has('i') ? axes.place(b, 'i') : -1});
       }
-      if (!(std::abs(foretold - expected[b]) <= 1e-9 * size + 1e-300)) return false;
+      if (!(std::abs(predicted - expected[b]) <= 1e-9 * size + 1e-300)) return false;
     }
     return true;
   }
@@ -174,11 +174,11 @@ class LinkFinder {
   std::map<std::string, const Quantity*> quantities_;
 };
 
-// Whether a gradient is the sum over its links, but for rounding. It is not where an op's backward is not its derivative,
-// as of hard attention, whose gradient passes straight through. Three roundings are allowed for, as on the page
-// (viewer/worked.js): of the products; of the large numbers beside which small ones were computed; and of the numbers
-// from which backward takes a derivative. Of a gate next to 1 that is g (1 - g): g is known to one part in 2^24, and
-// 1 - g, which is 1e-5, to no more digits than that leaves.
+// True if a gradient is the sum over its links, up to rounding. It is not if an op's backward is not its derivative, such as
+// the straight-through gradient of hard attention. Three roundings are allowed for, as on the page (viewer/worked.js): of
+// the products; of large numbers in the same tensor as small ones; and of the values from which backward computes a
+// derivative. For a gate near 1 the derivative is g (1 - g): g is accurate to one part in 2^24, so that 1 - g = 1e-5 keeps
+// only the digits that this leaves.
 bool adds_up(const Inspection& inspection, const std::vector<Link>& links, const Quantity& from) {
   const std::vector<double> gradient = from.gradient.to_vector();
   std::vector<double> sum(gradient.size()), size(gradient.size()), rounded(gradient.size());
@@ -193,14 +193,14 @@ bool adds_up(const Inspection& inspection, const std::vector<Link>& links, const
   }
   const bool is_f64 = from.gradient.dtype() == DType::f64;
   const double of_sums = is_f64 ? 1e-10 : 1e-5, of_numbers = is_f64 ? 4e-16 : 2.4e-7;
-  double beside = 0;
-  for (const double number : gradient) beside = std::max(beside, 0.1 * std::abs(number));
+  double scale = 0;
+  for (const double number : gradient) scale = std::max(scale, 0.1 * std::abs(number));
   for (std::size_t e = 0; e < sum.size(); ++e)
-    if (!(std::abs(sum[e] - gradient[e]) <= of_sums * (size[e] + beside) + of_numbers * rounded[e])) return false;
+    if (!(std::abs(sum[e] - gradient[e]) <= of_sums * (size[e] + scale) + of_numbers * rounded[e])) return false;
   return true;
 }
 
-// Queries of a layer, those with the largest gradients of their logits first.
+// Returns the queries of a layer, those with the scale gradients of their logits first.
 std::vector<index_t> by_strength(const Inspection& inspection, index_t layer) {
   const Quantity* logits = find(inspection.quantities(), layer, "logits");
   std::vector<double> strength(static_cast<std::size_t>(inspection.subject().tokens.numel()));
@@ -217,21 +217,21 @@ std::vector<index_t> by_strength(const Inspection& inspection, index_t layer) {
   return order;
 }
 
-// The links of a layer; without those whose sum is not the gradient, which are named in `left_out`.
-std::vector<Link> believed_links(
+// Returns the links of a layer whose sum is the gradient, and adds the names of the others to `left_out`.
+std::vector<Link> checked_links(
     const Inspection& inspection, index_t layer, std::vector<std::pair<index_t, std::string>>& left_out) {
   std::vector<Link> all = LinkFinder(inspection, layer).links();
-  std::map<std::string, bool> believed;
+  std::map<std::string, bool> valid;
   for (const Link& link : all)
-    if (!believed.contains(link.from))
-      believed[link.from] = adds_up(inspection, all, *find(inspection.quantities(), layer, link.from));
-  std::erase_if(all, [&](const Link& link) { return !believed.at(link.from); });
-  for (const auto& [from, is_believed] : believed)
-    if (!is_believed) left_out.emplace_back(layer, from);
+    if (!valid.contains(link.from))
+      valid[link.from] = adds_up(inspection, all, *find(inspection.quantities(), layer, link.from));
+  std::erase_if(all, [&](const Link& link) { return !valid.at(link.from); });
+  for (const auto& [from, is_valid] : valid)
+    if (!is_valid) left_out.emplace_back(layer, from);
   return all;
 }
 
-// The strongest queries whose links fit into `bytes`, and the links of those and of all queries.
+// Keeps the links of the strongest queries that fit into `bytes`, and links of no single query. Returns these queries.
 std::vector<index_t> keep_fitting(
     std::vector<Link>& links, const std::vector<index_t>& by_strength, double bytes_of_entry, double bytes) {
   std::map<index_t, double> bytes_of_query;
@@ -258,9 +258,9 @@ Links links_of(const Inspection& inspection, double bytes) {
   const double tokens = static_cast<double>(subject.tokens.numel()),
                bytes_of_entry = static_cast<double>(size_of(subject.dtype())) + 8;
   Links links;
-  if (static_cast<double>(model.layers * model.heads) * tokens * tokens * tokens > most_work) return links;
+  if (static_cast<double>(model.layers * model.heads) * tokens * tokens * tokens > max_work) return links;
   for (index_t layer = 0; layer < model.layers; ++layer) {
-    std::vector<Link> all = believed_links(inspection, layer, links.left_out);
+    std::vector<Link> all = checked_links(inspection, layer, links.left_out);
     links.rows.push_back(
         keep_fitting(all, by_strength(inspection, layer), bytes_of_entry, bytes / static_cast<double>(model.layers)));
     std::ranges::move(all, std::back_inserter(links.all));

@@ -9,7 +9,7 @@
 namespace whence::look {
 namespace {
 
-// The wanted answer, and four of the likeliest.
+// Returns the chosen answer, and the four likeliest others.
 std::vector<index_t> answers_at(const Tensor& logits, const Asked& asked) {
   const std::vector<double> shares = probabilities_at(logits, asked.token);
   std::vector<index_t> order(shares.size());

@@ -12,12 +12,12 @@ namespace whence::look {
 namespace {
 
 constexpr float nothing = std::numeric_limits<float>::quiet_NaN();
-constexpr double bytes_as_text = 4.0 / 3;                  // of a byte, in base64
-constexpr index_t bytes_at_work = 2 << 20;                 // of one map of pairs in a strip; its ops make a hundred
-constexpr index_t least_window = 32, largest_window = 96;  // queries and keys
-constexpr std::size_t most_windows = 64;
+constexpr double bytes_as_text = 4.0 / 3;            // of a byte, in base64
+constexpr index_t bytes_at_work = 2 << 20;           // of one map of pairs in a strip; its ops make a hundred maps
+constexpr index_t min_window = 32, max_window = 96;  // queries and keys
+constexpr std::size_t max_windows = 64;
 
-// Pools of one quantity in one layer while they are summed, strip by strip of whole rows.
+// Computes the pools of one quantity in one layer, strip by strip of whole rows.
 class Pooling {
  public:
   Pooling(const Quantity& quantity, const Overview& overview, bool causal)
@@ -28,7 +28,7 @@ class Pooling {
     sums_.resize(static_cast<std::size_t>(numel(shape)));
   }
 
-  // Cells of one head are summed by one thread.
+  // One thread sums all cells of a head.
   void add(const Quantity& strip, index_t begin) {
     const index_t heads = strip.value.size(1), rows = strip.value.size(2), keys = strip.value.size(3);
     const auto doubles = [](const Tensor& x) { return x.defined() ? raw::contiguous(raw::cast(x, DType::f64)) : x; };
@@ -53,7 +53,7 @@ class Pooling {
  private:
   index_t seen(index_t i, index_t keys) const { return causal_ ? std::min(i + 1, keys) : keys; }
 
-  // The pairs of a cell that the mask does not hide.
+  // Returns the number of unmasked pairs of a cell.
   index_t count_of(index_t row, index_t column) const {
     index_t count = 0;
     for (index_t i = row * cell_; i < std::min((row + 1) * cell_, tokens_); ++i)
@@ -71,7 +71,7 @@ class Pooling {
         if (gradient) steepest = std::max(steepest, std::abs(gradient[j]));
       }
       sums_[static_cast<std::size_t>(place)] += sum;
-      // The other operand where one is no number.
+      // fmax returns the other operand if one is NaN.
       float &maximum = pools_.maximum.data<float>()[place], &of_gradient = pools_.gradient.data<float>()[place];
       maximum = std::fmax(maximum, static_cast<float>(largest));
       if (gradient) of_gradient = std::fmax(of_gradient, static_cast<float>(steepest));
@@ -84,14 +84,14 @@ class Pooling {
   std::vector<double> sums_;
 };
 
-// How many query rows are worked on at once.
+// Returns the number of query rows in a strip.
 index_t height_of(const Rows& rows) {
   const Subject& subject = rows.subject();
   const auto size = static_cast<index_t>(size_of(subject.dtype()));
   return std::clamp<index_t>(bytes_at_work / (subject.model->options().heads * subject.tokens.numel() * size), 1, 64);
 }
 
-// Of queries [begin, end) in strips: the first query of a strip, and its quantities of pairs.
+// Calls `take` for each strip of queries [begin, end), with its first query and its quantities of pairs.
 void for_each_strip(const Rows& rows, index_t layer, index_t begin, index_t end,
     const std::function<void(index_t, const std::vector<Quantity>&)>& take) {
   for (index_t first = begin; first < end; first += height_of(rows)) {
@@ -101,8 +101,8 @@ void for_each_strip(const Rows& rows, index_t layer, index_t begin, index_t end,
   }
 }
 
-// Copies the rows of `pairs` [1 h rows keys], which begin with query `first`, into the numbers of a window, [h rows
-// columns], as far as there is a pair.
+// Copies the rows of `pairs` [1 h rows keys] into the numbers of a window, [h rows columns], without masked pairs. The first
+// row is query `first`.
 void copy_rows(const Tensor& pairs, index_t first, const Window& window, bool causal, const Tensor& numbers) {
   const Tensor all = raw::select(pairs, 0, 0);
   for (index_t row = 0; row < all.size(1); ++row) {
@@ -137,7 +137,7 @@ struct Strong {
   float gradient;
 };
 
-// The cells of a layer by the gradient of their logits, the largest first.
+// Returns the cells of a layer, those with the largest gradient of the logits first.
 std::vector<Strong> strongest_of(const Overview& overview, index_t layer) {
   std::vector<Strong> all;
   for (const Pools& pools : overview.pools) {
@@ -154,14 +154,13 @@ std::vector<Strong> strongest_of(const Overview& overview, index_t layer) {
   return all;
 }
 
-// How wide windows are: as a cell, within bounds, and so that `count` of them fit into `bytes`.
+// Returns the side of a window: that of a cell, within bounds, and so that `count` windows fit into `bytes`.
 index_t side_of_windows(const Overview& overview, std::size_t count, double bytes_of_number, double bytes) {
   const double fits = std::sqrt(bytes / (static_cast<double>(count) * bytes_of_number));
-  return std::min(
-      {std::clamp(overview.cell, least_window, largest_window), static_cast<index_t>(fits), overview.tokens});
+  return std::min({std::clamp(overview.cell, min_window, max_window), static_cast<index_t>(fits), overview.tokens});
 }
 
-// Around (i, j), but within its cell where that is as large.
+// Returns a window around (i, j), within the cell of (i, j) if the cell is at least as large.
 Window window_at(const Overview& overview, index_t side, index_t layer, index_t i, index_t j, std::string why) {
   const auto start = [&](index_t place) {
     const index_t cell = place / overview.cell * overview.cell, middle = place - side / 2;
@@ -171,7 +170,7 @@ Window window_at(const Overview& overview, index_t side, index_t layer, index_t 
   return {layer, start(i), start(j), side, side, std::move(why), {}};
 }
 
-// Quantities of pairs times heads: how many maps one layer has.
+// Returns the number of maps in a layer: quantities of pairs times heads.
 double maps_in_a_layer(const Rows& rows) {
   double maps = 0;
   for (const Quantity& quantity : rows.of(0, 0, 1, false))
@@ -181,7 +180,7 @@ double maps_in_a_layer(const Rows& rows) {
 
 using Places = std::vector<std::pair<index_t, index_t>>;
 
-// Those of `at`, and then of the strongest cells that these leave out, at most `most`.
+// Returns the windows of `at`, and then of the strongest cells outside these, up to `most`.
 std::vector<Window> windows_of_layer(
     const Overview& overview, index_t layer, const Places& at, index_t side, std::size_t most) {
   std::vector<Window> windows;
@@ -196,7 +195,7 @@ std::vector<Window> windows_of_layer(
   return windows;
 }
 
-// All that `at` asks for, and at most `most`, of the layers in turn.
+// Chooses all windows of `at`, and others up to `most` in all, from the layers in turn.
 void choose_windows(Overview& overview, index_t layers, const Places& at, index_t side, std::size_t most) {
   std::vector<std::vector<Window>> by_layer;
   for (index_t layer = 0; layer < layers; ++layer)
@@ -227,7 +226,7 @@ std::vector<Pools> pools_of(const Rows& rows, const Overview& overview, const st
         if (first == 0) pooling.emplace_back(strip[k], overview, model.causal);
         pooling[k].add(strip[k], first);
       }
-      // In a causal model a strip's work grows with its place.
+      // In a causal model later strips have more keys, and so more work.
       const double done = static_cast<double>(first) / static_cast<double>(overview.tokens);
       const double share = static_cast<double>(layer) + (model.causal ? done * done : done);
       if (progress) progress(share / static_cast<double>(model.layers));
@@ -267,13 +266,13 @@ Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, inde
   const std::size_t asked = at.size() * static_cast<std::size_t>(model.layers);
   const index_t side = side_of_windows(
       overview, std::max(asked, static_cast<std::size_t>(2 * model.layers)), bytes_of_number, 0.3 * bytes);
-  if (asked > 0 && side < std::min(least_window / 4, tokens))
+  if (asked > 0 && side < std::min(min_window / 4, tokens))
     throw InputError("--at: ", at.size(), " places given; a page has no room for their windows in ", model.layers,
         " layers; fewer required");
   overview.pools = pools_of(rows, overview, progress);
   const auto most = static_cast<std::size_t>(
       0.3 * bytes / (bytes_of_number * static_cast<double>(std::max<index_t>(side * side, 1))));
-  if (side > 0) choose_windows(overview, model.layers, at, side, std::min(most, most_windows));
+  if (side > 0) choose_windows(overview, model.layers, at, side, std::min(most, max_windows));
   choose_strips(overview, model.layers, at, bytes_of_number, 0.25 * bytes);
   for (std::vector<Window>* all : {&overview.windows, &overview.strips})
     for (Window& window : *all) fill(window, rows);

@@ -1,5 +1,5 @@
-// A long text at a glance: maps of pairs as pools of square cells, some windows of single numbers, and one query
-// against all keys. Made strip by strip, so that memory grows with the length of the text alone.
+// Overview of a long text: maps of pairs pooled over square cells, some windows of single numbers, and one query against
+// all keys. It is computed strip by strip, so that memory grows only linearly with the length of the text.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,15 @@
 
 namespace whence::look {
 
-// Of one quantity in one layer, [h cells cells] f32, over the numbers of a cell that are numbers; NaN where there are
-// none, as where the mask hides every pair.
+// Pools of one quantity in one layer, [h cells cells] f32, over the numbers of a cell without NaN. NaN if a cell has none, for
+// example because every pair is masked.
 struct Pools {
   Quantity quantity;               // without its numbers
-  Tensor maximum, mean, gradient;  // of the values twice; the largest |gradient|
+  Tensor maximum, mean, gradient;  // maximum and mean of the values; the largest |gradient|
 };
 
-// Single numbers of one layer: queries [i, i+rows) against keys [j, j+columns), or one query against all. NaN where
-// masked.
+// Single numbers of one layer: queries [i, i+rows) against keys [j, j+columns), or one query against all keys. Masked pairs
+// are NaN.
 struct Window {
   index_t layer, i, j, rows, columns;
   std::string why;
@@ -34,13 +34,13 @@ struct Overview {
   std::vector<Window> windows, strips;
 };
 
-// Windows stand where the gradient of the logits is largest, and where `at` asks for (query, key); strips are of the
-// last query, or of those of `at`. Sizes and counts are chosen so that all of it takes at most `bytes` of a page;
-// InputError where the windows of `at` would not fit. `progress` hears the share done.
+// Makes windows where the gradient of the logits is largest, and around each (query, key) of `at`. Strips are for the last
+// query and the queries of `at`. Sizes and counts are chosen so that everything takes at most `bytes` of a page. Throws
+// InputError if the windows of `at` would not fit. Calls `progress` with the share done.
 [[nodiscard]] Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, index_t>>& at, double bytes,
     const std::function<void(double)>& progress = {});
 
-// What a page with every single number would take, judged by one row of each layer's quantities.
+// Returns the estimated size of a page with every single number, from one row of quantities.
 [[nodiscard]] double bytes_of_all(const Rows& rows);
 
 }  // namespace whence::look

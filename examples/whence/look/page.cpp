@@ -45,7 +45,7 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
   return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
 }
 
-// The strongest cells of the gradient of the logits, for those who do not see the maps.
+// Lists the strongest cells of the gradient of the logits, for readers who cannot see the maps.
 PageTable strongest_table(const Overview& overview) {
   Table table({"layer", "queries", "keys", "why"});
   for (const Window& window : overview.windows)
@@ -70,7 +70,7 @@ std::vector<Quantity> planned_quantities(const TransformerOptions& options, DTyp
   return quantities_of(capture, parse_schemes(model.scheme()));
 }
 
-// Returns the bytes of value, gradient and cause of each entry, where there are `longer` times as many tokens.
+// Returns the bytes of value, gradient and cause of each entry, for a text that is `longer` times as long.
 double bytes_of(const std::vector<Quantity>& quantities, double longer) {
   double bytes = 0;
   for (const Quantity& quantity : quantities) {
@@ -97,7 +97,7 @@ void require_small_page(const Subject& subject, std::size_t others) {
   if (bytes * runs <= most) return;
   index_t shorter = tokens;
   while (shorter > 1 && bytes_at(shorter) * runs > most) --shorter;
-  const double fitting = std::floor(most / bytes) - 1;  // runs beside this one
+  const double fitting = std::floor(most / bytes) - 1;  // runs in addition to this one
   throw InputError("a page of ", tokens, " tokens", others > 0 ? to_text(" and of ", others, " more runs") : "",
       " would hold ", std::ceil(bytes * runs / (1 << 20)), " MiB of numbers; at most ", most_bytes >> 20,
       " required; --length ", shorter, " fits", others > 1 && fitting >= 1 ? to_text(", or ", fitting, " runs") : "",

@@ -12,19 +12,19 @@
 
 namespace whence::look {
 
-// What is there besides: plots over the training (examples/whence/look/history.h), edits, and the data of other
-// inspections of the same tokens, which every map can be shown beside, or less which.
+// Further content of a page: plots over the training (examples/whence/look/history.h), edits, and the data of other
+// inspections of the same tokens. Every map can be shown next to theirs, or as a difference.
 struct Besides {
   std::vector<report::Plot> history = {};
   std::vector<EditOutcome> edits = {};
   Json patches = {};  // Patching::maps
   std::vector<Json> beside = {};
-  PageNumbers numbers = {};  // of those in `beside`
-  bool links = true;         // derivatives between neighbours, which take most of the time
+  PageNumbers numbers = {};  // the numbers of `beside`
+  bool links = true;         // derivatives between neighbours; they take most of the time
 };
-// Of numbers that browsers still open quickly. InputError where a page would have more, with the length that fits.
+// The most bytes of numbers that a browser still opens quickly.
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
-// Asked before anything is made, where `others` are shown beside it: sizes come from a planned pass.
+// Throws InputError with a length that fits if a page with `others` more runs would have more. Sizes are from a planned pass.
 void require_small_page(const Subject& subject, std::size_t others);
 [[nodiscard]] std::string page_of(const Inspection& inspection, Besides besides = {});
 [[nodiscard]] std::string page_of(const Overview& overview, const Rows& rows, Besides besides = {});

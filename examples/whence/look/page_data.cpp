@@ -18,17 +18,17 @@
 namespace whence::look {
 namespace {
 
-// Before they are deflated, to a tenth or so: a page of 64 tokens has a quarter of its queries.
+// Before deflating, which leaves about a tenth. A page of 64 tokens has the links of a quarter of its queries.
 constexpr double bytes_of_links = 5 << 20;
 
 int bits_of(const Tensor& x) { return x.dtype() == DType::f64 ? 64 : 32; }
 
-// A layer or a head, or null where there is none.
+// Returns a layer or a head, or null for -1.
 Json or_null(index_t number) { return number < 0 ? Json() : Json(number); }
 
 Json shape_of(const Tensor& x) { return Json::List(x.shape().begin(), x.shape().end()); }
 
-// A batch of one is left out, on the page and in its axes.
+// Drops a batch axis of 1. axes_of does the same for the letters.
 Tensor without_batch(const Tensor& x, const std::string& axes) {
   return x.defined() && axes.starts_with("b ") && x.size(0) == 1 ? raw::select(x, 0, 0) : x;
 }
@@ -39,7 +39,7 @@ const char* scale_name(ProbeInfo::Scale scale) {
   return names[static_cast<int>(scale)];
 }
 
-// What a head has at a pair that the mask hides is shown nowhere.
+// Replaces a head's masked pairs by 0, which the page never shows.
 Tensor without_masked(const Tensor& x, const Inspection& inspection, const Quantity& quantity) {
   if (!x.defined() || !quantity.probe || !Axes(quantity).has('h')) return x;
   std::vector<double> numbers = x.to_vector();
@@ -58,19 +58,19 @@ Json numbers_of(const Inspection& inspection, PageNumbers& numbers, const Quanti
       {"causes", numbers.add(quantity.causes)}};
 }
 
-// The line worth drawing on a scale of the value.
+// Returns the marked bound of a quantity, which charts draw as a line.
 Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
   Json::List marks;
   if (const auto mark = mark_of(model, quantity)) marks.push_back({{"value", *mark}, {"text", quantity.probe->mark}});
   return marks;
 }
 
-// What `whence schemes` has more about; "": attention's own.
+// Returns the name for `whence schemes`; "" for attention's own quantities.
 std::string name_of_scheme(const Quantity& quantity) {
   return quantity.scheme.empty() ? "" : parse_schemes(quantity.scheme)[0].info().name;
 }
 
-// Those of the schemes first: they are what one came to see.
+// Returns the quantities to show, with those of schemes first.
 std::vector<const Quantity*> shown(const Inspection& inspection) {
   std::vector<const Quantity*> found;
   for (const Quantity& quantity : inspection.quantities())
@@ -79,7 +79,7 @@ std::vector<const Quantity*> shown(const Inspection& inspection) {
   return found;
 }
 
-// "gates"; "alibi.bias" where several schemes have a quantity of that name.
+// "gates"; or "alibi.bias" if several schemes have a quantity of that name.
 std::string short_name(const Quantity& quantity, const std::vector<const Quantity*>& all) {
   for (const Quantity* other : all)
     if (other->probe->name == quantity.probe->name && other->name != quantity.name)
@@ -87,7 +87,7 @@ std::string short_name(const Quantity& quantity, const std::vector<const Quantit
   return quantity.probe->name;
 }
 
-// What each quantity is, in the order in which they come, and as "layers" its `numbers` in each: of all[k] the k-th.
+// Describes each quantity, in order of first occurrence. "layers" has its `numbers` in each layer: numbers[k] is for all[k].
 Json by_name(
     const TransformerOptions& model, const std::vector<const Quantity*>& all, const std::vector<Json>& numbers) {
   Json::List entries;
@@ -157,13 +157,13 @@ Json paths_json(const Inspection& inspection, PageNumbers& numbers) {
   return all;
 }
 
-// Elements as differences, which repeat themselves: most links go on as the last one did.
+// Stores elements as differences. These compress well, because most links continue as the last one did.
 Json steps_of(PageNumbers& numbers, std::vector<std::uint32_t> elements) {
   std::adjacent_difference(elements.begin(), elements.end(), elements.begin());
   return numbers.add(elements);
 }
 
-// Derivatives in the numbers' own dtype; "b" is left out where it is "a".
+// Stores derivatives in the dtype of the pass. "b" is null if it equals "a".
 Json links_json(const Links& links, DType dtype, PageNumbers& numbers) {
   Json::List all;
   for (const Link& link : links.all) {
@@ -201,7 +201,7 @@ Json prediction_json(const Prediction& prediction) {
   return {{"loss", prediction.loss}, {"wanted", pair(prediction.wanted)}, {"likeliest", likeliest}};
 }
 
-// What is registered of each scheme, the outer ones first.
+// Returns each scheme's registration, the outer ones first.
 Json schemes_json(const TransformerOptions& model) {
   Json::List all;
   for (const SchemeSpec& spec : parse_schemes(model.scheme))
@@ -237,7 +237,7 @@ Json knob_json(const Inspection& inspection, const Knob& knob, const StoryPair& 
       {"layer", pair.layer}, {"head", pair.head}, {"i", pair.i}, {"j", pair.j}, {"stops", stops}};
 }
 
-// Adds what the story is told with (look/story.h).
+// Adds the data of the story (look/story.h).
 void add_story(Json& data, const Inspection& inspection, PageNumbers& numbers) {
   const std::vector<HeadEffect> effects = effects_of_heads(inspection);
   Json::List heads;
@@ -249,7 +249,7 @@ void add_story(Json& data, const Inspection& inspection, PageNumbers& numbers) {
   data.add("knob", knob_json(inspection, knob_at(inspection, pair), pair, numbers));
 }
 
-// What every page begins with.
+// Returns the data that all pages have.
 template <class Looked> Json json_of_subject(const Looked& looked) {
   const Subject& subject = looked.subject();
   const TransformerOptions& model = subject.model->options();
@@ -319,7 +319,7 @@ Json PageNumbers::place_of(std::span<const std::uint8_t> array) {
       return json_of(at, bytes);
   const std::size_t at = block_.size();
   block_.insert(block_.end(), array.begin(), array.end());
-  block_.resize((block_.size() + 7) / 8 * 8);  // arrays of doubles begin at whole ones
+  block_.resize((block_.size() + 7) / 8 * 8);  // aligns arrays of doubles
   places_.emplace(hash, std::pair(at, array.size()));
   return json_of(at, array.size());
 }

@@ -1,4 +1,4 @@
-// The data of the page as JSON, which examples/whence/look/viewer/ reads.
+// The page's data as JSON. examples/whence/look/viewer/ reads it.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace whence::look {
 
-// The numbers of all that a page shows: one block of bytes, in which equal arrays stand once. The JSON says of each
-// array {"at": BYTE, "bytes": COUNT}: little-endian f32 or f64, a byte for each cause, or u32 of which each is the
-// difference to the one before.
+// All numbers of a page in one block of bytes, where equal arrays are stored once. The JSON refers to an array as
+// {"at": BYTE, "bytes": COUNT}. Arrays are little-endian f32 or f64, a byte for each cause, or u32 differences to the
+// number before.
 class PageNumbers {
  public:
   template <class T> Json add(const std::vector<T>& array) {
     return place_of({reinterpret_cast<const std::uint8_t*>(array.data()), array.size() * sizeof(T)});
   }
-  Json add(const Tensor& x);  // null where it is undefined
+  Json add(const Tensor& x);  // null if x is undefined
   [[nodiscard]] const std::vector<std::uint8_t>& block() const { return block_; }
   [[nodiscard]] std::string text() const;  // the block deflated, as base64
 
@@ -30,16 +30,16 @@ class PageNumbers {
   Json place_of(std::span<const std::uint8_t> array);
 
   std::vector<std::uint8_t> block_;
-  std::multimap<std::size_t, std::pair<std::size_t, std::size_t>> places_;  // by the hash of what stands there
+  std::multimap<std::size_t, std::pair<std::size_t, std::size_t>> places_;  // by the hash of the array
 };
 
-[[nodiscard]] Json palettes_json();  // 256 colours each, "440154..."
-// Without the story where the inspection is of an `edited` pass: what further edits do is known of the pass without any.
+[[nodiscard]] Json palettes_json();  // three palettes of 256 colours, "440154..."
+// Leaves out the story if the inspection is of an `edited` pass, because its edits were run on the pass without edits.
 [[nodiscard]] Json json_of(const Inspection& inspection, PageNumbers& numbers,
     const std::vector<EditOutcome>& edits = {}, bool links = true, bool edited = false);
-// What is there of every pass, whatever its weights: without links, paths, graph and edits.
+// Returns the data of a pass without links, paths, graph and edits.
 [[nodiscard]] Json json_of_pass(const Inspection& inspection, PageNumbers& numbers);
-// Of a long text: pools, windows and strips.
+// Returns the data of a long text: pools, windows and strips.
 [[nodiscard]] Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);
 
 }  // namespace whence::look

@@ -17,7 +17,7 @@ namespace {
 
 const char* const option = "--patch";
 
-// "output layer=0 i=62 = i=58": the place in the pass, and in what it differs in the source.
+// "output layer=0 i=62 = i=58": the place in the pass, and the differences of the place in the source.
 struct Patch {
   std::string into, differing;
 };
@@ -39,11 +39,11 @@ std::string text_of(const Patch& patch) {
   return patch.into + (patch.differing.empty() ? "" : " = ") + patch.differing;
 }
 
-bool says(const std::string& place, const std::string& word) {
+bool names_axis(const std::string& place, const std::string& word) {
   return std::ranges::any_of(words_of(place, option), [&](const Word& each) { return each.name == word; });
 }
 
-// The place that `patch` is taken from: words of the second place count before those of the first.
+// Returns the place in the source. Words after '=' take precedence over those before it.
 std::string source_place(const Patch& patch) {
   const std::vector<Word> differing = words_of(patch.differing, option);
   std::string text;
@@ -88,7 +88,7 @@ Change change_of(const Inspection& inspection, const Forward& source, const Patc
   const Axes axes(quantity), other_axes(other);
   const std::vector<double> numbers = other.value.to_vector();
   const auto count = static_cast<std::size_t>(quantity.value.numel());
-  // What stays is x * 1 + -0, which is x to the bit, -0 too.
+  // Unchanged numbers are x * 1 + -0, which is x bit for bit, even for -0.
   std::vector<double> factor(count, 1), offset(count, -0.0);
   for (std::size_t e = 0; e < count; ++e) {
     Shape at = axes.position(e);
@@ -182,7 +182,7 @@ std::vector<PatchOutcome> Patching::map_of(const std::string& text) const {
     const Axes axes(*place.quantity);
     const char axis = axes.has('h') ? 'h' : 't';
     const std::string word = axis == 'h' ? "head" : "t";
-    if (!axes.has(axis) || says(patch.into, word)) {
+    if (!axes.has(axis) || names_axis(patch.into, word)) {
       all.push_back(outcome_of(in_layer("")));
       continue;
     }
@@ -194,7 +194,7 @@ std::vector<PatchOutcome> Patching::map_of(const std::string& text) const {
 
 bool is_map(const std::string& patches) {
   const std::vector<Patch> all = patches_of(patches);
-  return all.size() == 1 && !says(all[0].into, "layer") && all[0].into.find("blocks.") == std::string::npos &&
+  return all.size() == 1 && !names_axis(all[0].into, "layer") && all[0].into.find("blocks.") == std::string::npos &&
          all[0].into.find("embedded") == std::string::npos;
 }
 

@@ -1,5 +1,5 @@
-// Patching: numbers of a pass are put in place of the same numbers of another, and the rest of the pass follows from
-// them. What changes with them, they decide.
+// Patching: replaces numbers of one pass by the same numbers of another, and computes the rest of the pass from them. If the
+// answer changes, these numbers decide it.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace whence::look {
 
-// Where the numbers come from: what differs from the subject that they are put into.
+// The pass that the numbers come from, by its differences from the subject that receives them.
 struct PatchSource {
   std::string run = {};      // another run
   std::int64_t sample = -1;  // another sequence of the task; -1: the same
@@ -25,33 +25,32 @@ struct PatchSource {
 
 struct PatchOutcome {
   std::string place;                // "output layer=0 head=2"
-  std::optional<double> predicted;  // change of the loss, gradient times change; nothing where no gradient is taken
-  double real;                      // the loss afterwards minus the loss before
-  double logit, probability;        // of what is asked, afterwards
-  std::string likeliest;            // answer there, afterwards
+  std::optional<double> predicted;  // change of the loss, gradient times change; empty if there is no gradient
+  double real;                      // loss after the patch minus loss before
+  double logit, probability;        // of the chosen answer, after the patch
+  std::string likeliest;            // likeliest answer there, after the patch
 };
 
-// What "output layer=0 head=2 i=62 = i=58", a place (place.h), puts into a pass: every number that the mask does not
-// hide. Behind '=' stands where the source has them, in what it differs. Several between ';'. InputError: what cannot be read or is not there,
-// or is of another shape in the source.
+// Returns the changes of patches such as "output layer=0 head=2 i=62 = i=58", separated by ';'. Before '=' is a place
+// (place.h), whose unmasked numbers are replaced; after it, the differences of the place in the source. Throws InputError if
+// a patch cannot be read, its place does not exist, or the source has another shape.
 [[nodiscard]] std::vector<Change> changes_of(
     const Inspection& inspection, const Forward& source, const std::string& patches);
 
 class Patching {
  public:
-  // Into the pass that was inspected, from `source`. REQUIRES: both outlive this
-  // `token`, `answer`: of asked_of.
+  // Patches the inspected pass from `source`. `token`, `answer`: as for asked_of. REQUIRES: both passes outlive this
   Patching(const Inspection& inspection, const Forward& source, index_t token = -1, const std::string& answer = "");
 
   [[nodiscard]] std::string words() const;  // a sentence about the outcomes
 
   [[nodiscard]] PatchOutcome before() const { return outcome("none", before_); }
   [[nodiscard]] PatchOutcome outcome_of(const std::string& patches) const;
-  // Of one place that names no layer: in every layer and head by itself, or every token up to the one that is asked
-  // where it has no heads.
+  // Patches a place without a layer in every layer and head separately. For a quantity without heads, patches every token up
+  // to the chosen one separately.
   [[nodiscard]] std::vector<PatchOutcome> map_of(const std::string& place) const;
-  // For the page: the maps of output, pattern, and what schemes have of heads, as many as `most` passes allow, and behind
-  // them that of the residual stream.
+  // Returns maps for the page: of output, pattern, the schemes' quantities with heads, and last the residual stream, as long
+  // as `most` passes suffice.
   [[nodiscard]] Json maps(std::size_t most) const;
 
  private:
@@ -63,15 +62,15 @@ class Patching {
   Asked asked_;
 };
 
-// The source that is asked for. Of a task's page without one, the next of 32 sequences in which another answer is wanted
-// at `token`; else nothing.
+// Returns the requested source. Without one, a task's page takes the first of the next 32 sequences that has another target
+// at `token`. Empty otherwise.
 [[nodiscard]] std::optional<Subject> patch_source(
     const Subject& subject, const SubjectOptions& options, const PatchSource& source, index_t token);
 
-// Whether a patch names no layer, so that a map is meant.
+// True if there is one patch and it names no layer. Then a map is meant.
 [[nodiscard]] bool is_map(const std::string& patches);
 
-// Of `before`, and of each patch.
+// A row for `before`, and one for each patch.
 [[nodiscard]] Table patch_table(const PatchOutcome& before, const std::vector<PatchOutcome>& outcomes);
 
 }  // namespace whence::look

@@ -25,7 +25,7 @@ const Quantity& quantity_named(const std::vector<Quantity>& quantities, const st
       parameters.empty() ? "" : ", or a parameter,", " required");
 }
 
-// "4" or "3..9", within an axis.
+// Reads "4" or "3..9", places within an axis.
 std::pair<index_t, index_t> range_of(const Word& word, index_t extent, const std::string& option) {
   const std::size_t dots = word.value.find("..");
   const auto first = parse_number<index_t>(word.value.substr(0, dots));

@@ -14,7 +14,7 @@ namespace {
 
 std::string attention_of(index_t layer) { return to_text("blocks.", layer, ".attention"); }
 
-// Spelled out: a pattern would make attention run in its composed form.
+// Returns full names: a pattern with '*' would make attention run in its composed form.
 std::vector<std::string> operands_of(index_t layers) {
   std::vector<std::string> names;
   for (index_t layer = 0; layer < layers; ++layer)
@@ -57,8 +57,8 @@ Rows::Rows(const Subject& subject, bool gradients) : subject_(subject), specs_(p
   }
 }
 
-// The composed form, with every probe, for query rows [begin, end) of `inputs` alone: [b h end-begin d]. Keys that none
-// of these rows sees are left out. REQUIRES: every scheme is row local
+// Runs the composed form, with every probe, for query rows [begin, end) of `inputs`: [b h end-begin d]. Keys that none of
+// these rows sees are left out. REQUIRES: every scheme is row local
 static Tensor composed_rows(const Attention& attention, const AttendInputs& inputs, index_t begin, index_t end) {
   const Scope scope(attention.path());
   const AttendContext all = rotated_context(inputs, attention.stages());

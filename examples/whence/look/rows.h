@@ -1,6 +1,6 @@
-// Looks at texts whose pairs fit neither in memory nor on a page. The whole text goes forward and backward once, by the
-// executor that training runs, which keeps no pairs. Any query rows of any layer are then computed again in the
-// composed form, every probe live, and differentiated from what arrived at their output.
+// Inspects texts whose pairs fit neither in memory nor on a page. The whole text goes forward and backward once, with
+// training's executor, which stores no pairs. Any query rows of any layer can then be computed again in the composed
+// form, with every probe, and differentiated from the gradient of their output.
 #pragma once
 
 #include <vector>
@@ -11,20 +11,20 @@ namespace whence::look {
 
 class Rows {
  public:
-  // Whether the schemes of a model compute each row by itself.
+  // True if the schemes of the model compute each row independently.
   [[nodiscard]] static bool take(const Subject& subject);
 
-  // REQUIRES: `subject` outlives this. InputError where a scheme's rows need each other.
-  // `gradients`: also backward, without which rows have values alone.
+  // `gradients`: runs backward too; otherwise rows have values only. Throws InputError if a scheme's rows depend on each
+  // other. REQUIRES: `subject` outlives this
   explicit Rows(const Subject& subject, bool gradients = true);
 
   const Subject& subject() const { return subject_; }
   double loss() const { return loss_; }
   const std::vector<std::optional<Prediction>>& predictions() const { return predictions_; }
 
-  // What attention of `layer` passes to probes for queries [begin, end): pairs are [b h end-begin keys], with keys up
-  // to `end` alone in a causal model where the schemes allow that; q, k and v are whole, their gradients those by these
-  // rows. Causes stay empty. REQUIRES: 0 <= begin < end <= tokens
+  // Returns the quantities of attention in `layer` for queries [begin, end). Pairs are [b h end-begin keys]; in a causal model
+  // keys stop at `end` if the schemes allow it. q, k and v are complete, with the gradients from these rows only. Causes
+  // stay empty. REQUIRES: 0 <= begin < end <= tokens
   [[nodiscard]] std::vector<Quantity> of(index_t layer, index_t begin, index_t end, bool gradients = true) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int stops = 11;
 
-// The quantity of pairs of that name in a layer; null where there is none.
+// Returns the quantity of pairs of that name in a layer, or null.
 const Quantity* pairs_named(const Inspection& inspection, index_t layer, const std::string& name, bool of_scheme) {
   for (const Quantity& quantity : inspection.quantities())
     if (quantity.layer == layer && quantity.has_pairs() && quantity.probe->name == name &&
@@ -23,7 +23,7 @@ const Quantity* pairs_named(const Inspection& inspection, index_t layer, const s
   return nullptr;
 }
 
-// "gates layer=0", or the whole path where another quantity of the layer has that name too.
+// Returns "gates layer=0", or the full path if another quantity of the layer has that name too.
 std::string place_of(const Inspection& inspection, const Quantity& quantity) {
   if (quantity.is_parameter) return quantity.path;
   const auto same = [&](const Quantity& other) {
@@ -42,7 +42,7 @@ struct KnobPlace {
   std::string at;
 };
 
-// The knob that a scheme registers as `knob`, "gates" or "hidden.weight 3=1"; nothing where the pass has no such thing.
+// Finds the knob that a scheme registers as `knob`, "gates" or "hidden.weight 3=1". Empty if the pass has no such quantity.
 std::optional<KnobPlace> registered_knob(const Inspection& inspection, const std::string& knob, const StoryPair& pair) {
   const std::size_t space = knob.find(' ');
   const std::string name = knob.substr(0, space);
@@ -67,7 +67,7 @@ std::optional<KnobPlace> registered_knob(const Inspection& inspection, const std
   return std::nullopt;
 }
 
-// True if the pass has that place: a convolution of one tap has no second.
+// True if the pass has that place. A convolution of one tap has no second tap, for example.
 bool has_place(const Inspection& inspection, const std::string& at) {
   try {
     (void)place_named(inspection, at, "knob");
@@ -75,7 +75,7 @@ bool has_place(const Inspection& inspection, const std::string& at) {
   } catch (const InputError&) { return false; }
 }
 
-// The first knob of the model's schemes, from outside in, that this pass has.
+// Returns the first knob of the model's schemes, from the outermost inwards, that this pass has.
 std::optional<KnobPlace> knob_of_schemes(const Inspection& inspection, const StoryPair& pair) {
   const std::vector<SchemeSpec> specs = parse_schemes(inspection.subject().model->options().scheme);
   for (const SchemeSpec& spec : specs)

@@ -1,5 +1,5 @@
-// What the page's story is told with: which heads matter, the pair that it opens at, and what follows when one number
-// of that pair moves.
+// Data of the page's story: the effect of each head, the pair of tokens that the story starts with, and the effect of changing
+// one number of that pair.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace whence::look {
 
-// One head shut: its gates set to 0, or its pattern in a scheme without gates.
+// The effect of one head: its gates are set to 0, or its pattern in a scheme without gates.
 struct HeadEffect {
   index_t layer, head;
   EditOutcome outcome;
@@ -26,8 +26,8 @@ struct HeadEffect {
 struct StoryPair {
   index_t layer, head, i, j;
 };
-// Returns the head of the largest effect, the last query that something is asked of, and the other token to which that
-// query gives most of its attention.
+// Returns the head of the largest effect, the last query with a target, and the other token to which that query gives most of
+// its attention.
 [[nodiscard]] StoryPair story_pair(const Inspection& inspection, const std::vector<HeadEffect>& effects);
 
 // A scheme's knob (SchemeInfo::knob) at a pair, and the pass at eleven values of it. Numbers from 0 to 1 are set to each
@@ -39,14 +39,14 @@ struct Knob {
   };
   struct Stop {
     double number;
-    EditOutcome outcome;                   // its text is what `look --edit` takes
-    std::optional<Prediction> prediction;  // at `asked`
+    EditOutcome outcome;                   // its text is an argument of `look --edit`
+    std::optional<Prediction> prediction;  // at token `asked`
     std::vector<Row> rows;                 // of every quantity of pairs in the pair's layer
   };
   std::string at = {};               // "gates layer=0 head=2 i=46 j=42"
   std::string change = {};           // "=", "+=" or "*="
-  std::optional<double> value = {};  // where it is one number
-  index_t asked;  // the query whose answer the stops have: i, or the first one after it that something is asked of
+  std::optional<double> value = {};  // if it is a single number
+  index_t asked;  // the token of the stops' predictions: i, or the first token after i that has a target
   std::vector<Stop> stops = {};
 };
 [[nodiscard]] Knob knob_at(const Inspection& inspection, const StoryPair& pair);

@@ -32,14 +32,14 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Weights {
-  fs::path place;  // a checkpoint's folder, or the file that training left
+  fs::path place;  // a checkpoint's folder, or the file with the final weights
   bool checkpoint;
-  std::string when;  // they are of
+  std::string when;  // "step 500"
 
   [[nodiscard]] std::string file() const { return checkpoint ? place / "weights.safetensors" : place; }
 };
 
-// Those that are asked for.
+// Finds the weights that `options` name.
 Weights weights_of(const SubjectOptions& options) {
   const fs::path trained = fs::path(options.run) / "weights.safetensors";
   if (options.step == 0 && fs::exists(trained)) return {trained, false, "the end of training"};
@@ -54,7 +54,7 @@ Weights weights_of(const SubjectOptions& options) {
   return {found->second, true, to_text("step ", found->first)};
 }
 
-// What training saves is finite.
+// Loads weights. Throws FileError if they are not finite: training saves only finite weights.
 void load(const Weights& weights, const Transformer& model, bool accept_damaged) {
   if (weights.checkpoint)
     (void)whence::load(weights.place.string(), model.parameters(), nullptr, accept_damaged);
@@ -69,14 +69,14 @@ void load(const Weights& weights, const Transformer& model, bool accept_damaged)
   }
 }
 
-// "0.10.2" as numbers that compare as versions do.
+// Returns "0.10.2" as numbers, so that versions compare correctly.
 std::array<int, 3> version_of(const std::string& text) {
   std::array<int, 3> version{};
   (void)std::sscanf(text.c_str(), "%d.%d.%d", &version[0], &version[1], &version[2]);
   return version;
 }
 
-// A newer one may mean something else by what it wrote, or have written what this one would not miss.
+// Refuses a record of a newer version: its fields may mean something else, or this version may not know them.
 RunRecord read_record(const fs::path& run) {
   const fs::path file = run / "run.json";
   RunRecord record = read_run_record(file);
@@ -110,7 +110,7 @@ std::string command_of(const SubjectOptions& options) {
   return shell_command(words);
 }
 
-// A token's bytes as valid UTF-8: what is none is written as <E2>.
+// Returns a token's bytes as valid UTF-8. Invalid bytes are written as <E2>.
 std::string readable(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
@@ -129,7 +129,7 @@ Tensor row_of(const Numbers& numbers) {
   return Tensor::of({numbers.begin(), numbers.end()}, {1, static_cast<index_t>(numbers.size())}, DType::i64);
 }
 
-// `text_of`: of what is read; `answer_of`: of what is to be answered.
+// `text_of`: the text of an input; `answer_of`: the text of an answer.
 using TextOf = std::function<std::string(std::int64_t)>;
 void give_sequence(Subject& subject, const TransformerOptions& model, const Numbers& inputs, const Numbers& targets,
     const TextOf& text_of, const TextOf& answer_of) {
@@ -144,13 +144,13 @@ void give_sequence(Subject& subject, const TransformerOptions& model, const Numb
   subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
 }
 
-// A run's model with the weights that are asked for, and what it takes to make its sequences.
+// A run's model with the chosen weights, and its task or tokeniser, which make sequences.
 struct LoadedRun {
   RunRecord record;
   std::shared_ptr<Transformer> model;
-  std::string label;                     // of its weights
-  RecordedTask task;                     // of a task
-  language::TokeniserPointer tokeniser;  // of a language model
+  std::string label;                     // of the weights
+  RecordedTask task;                     // for a task
+  language::TokeniserPointer tokeniser;  // for a language model
 };
 
 LoadedRun load_run(const SubjectOptions& options) {
@@ -189,7 +189,7 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
   return subject;
 }
 
-// Its text; of JSON lines the documents, one behind the other, as in training.
+// Returns the text of a file. Documents of JSON lines are joined, as in training.
 std::string text_in(const std::string& file, const RunRecord& record) {
   const std::string bytes = read_file(file), recorded = record.option("field"),
                     field = recorded.empty() ? "text" : recorded;
@@ -199,10 +199,10 @@ std::string text_in(const std::string& file, const RunRecord& record) {
   return text;
 }
 
-// In a run's folder in a page, which has no room for all that a run was trained on.
+// File in the run's folder of a playground page. The page has no room for the whole corpus.
 constexpr const char* passage_file = "passage.json";
 
-// What the run itself read, if it is still there.
+// Returns the run's own text. Throws InputError if it is no longer there.
 language::Passage own_passage(const SubjectOptions& options, const RunRecord& record) {
   if (const fs::path kept = fs::path(options.run) / passage_file; fs::exists(kept)) {
     const Json passage = Json::read(read_file(kept), kept.string());
@@ -231,8 +231,8 @@ language::Passage passage_of(const SubjectOptions& options, const RunRecord& rec
   return own_passage(options, record);
 }
 
-// How many bytes of `text` the tokens from `begin` to `end` stand for, behind how many others; nothing where tokens and text
-// are not the same, as of words that the tokeniser does not know.
+// Returns the offset in `text` and the number of bytes of tokens [begin, end). Empty if the tokens do not spell the text, for
+// example because of unknown words.
 std::optional<std::pair<std::size_t, std::size_t>> bytes_read(const language::Tokeniser& tokeniser,
     const std::string& text, const language::TokenIds& ids, std::size_t begin, std::size_t end) {
   std::string all;
@@ -293,7 +293,7 @@ std::unique_ptr<Transformer> drawn_model(const SubjectOptions& options, Transfor
   return model;
 }
 
-// One layer in which attention is the scheme's, on what is given.
+// Makes one layer of attention with the scheme, on the given q, k and v.
 Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   Subject subject;
   subject.given = read_given(options.given, options.dtype);
@@ -330,7 +330,7 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   return subject;
 }
 
-// Wide enough a model to show something: as training begins, tables are zero and patterns flat.
+// Makes a model wide enough to show something. Parameters are random: initial tables are zero, initial patterns flat.
 Subject of_scheme(const SubjectOptions& options) {
   constexpr std::int64_t letters = 26;
   const std::int64_t length = options.length > 0 ? options.length : 16;
@@ -465,7 +465,7 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
   const auto keep = [&](const fs::path& file, std::size_t most = std::string::npos) {
     std::string& text = files[file.string()] = read_file(file.string());
     if (text.size() <= most) return;
-    const std::size_t line = text.rfind('\n', most - 1);  // a cut line of JSON would be none
+    const std::size_t line = text.rfind('\n', most - 1);  // a cut line would be invalid JSON
     text.resize(line == text.npos ? most : line + 1);
   };
   if (!options.given.empty()) keep(options.given);
@@ -485,7 +485,7 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
     }
   } else {
     for (const auto& [name, value] : record.options)
-      if (fs::is_regular_file(value)) keep(value);  // a task's own
+      if (fs::is_regular_file(value)) keep(value);  // a file of the task
   }
   return files;
 }

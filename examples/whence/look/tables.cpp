@@ -22,7 +22,7 @@ std::vector<std::string> header_of(std::vector<std::string> header, const std::s
   return header;
 }
 
-// What the pass read, then parameters, then quantities in the order in which they were made.
+// Returns the inputs of the pass, then parameters, then quantities in the order of the pass.
 SafetensorsFile pass_file(
     const Subject& subject, const std::vector<Quantity>& parameters, const std::vector<Quantity>& quantities) {
   const TransformerOptions& model = subject.model->options();

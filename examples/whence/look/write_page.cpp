@@ -20,12 +20,12 @@
 namespace whence::look {
 namespace {
 
-// Beside the page: look.html -> look.causes.csv
+// Returns a file name next to the page: look.html -> look.causes.csv
 std::string beside(const std::filesystem::path& page, const std::string& ending) {
   return (page.parent_path() / (page.stem().string() + ending)).string();
 }
 
-// The run of --beside, if any. Two texts would not fit one map.
+// Returns the run of --beside, if any. Both runs must read the same text, because they share maps.
 std::optional<Subject> subject_beside(const Subject& subject, const PageRequest& request) {
   if (request.beside.empty()) return std::nullopt;
   SubjectOptions other = request.subject;
@@ -50,7 +50,7 @@ std::vector<report::Plot> history_beside(const PageRequest& request) {
   return history_of(std::filesystem::path(request.subject.run) / history_file);
 }
 
-// The steps of --checkpoints: the first, the last, and those between them evenly. 0: before the first step.
+// Returns the steps of --checkpoints: the first, the last, and evenly spaced ones between. 0: before the first step.
 std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   std::vector<std::int64_t> all;
   if (begins_at_random(request.subject.run)) all.push_back(0);
@@ -68,7 +68,7 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   return steps;
 }
 
-// Each of its cells is a pass: 48 where nobody asked for it.
+// Makes the maps of patches. Each cell is a pass, so that at most 48 are made without a request.
 Json patches_of(const Inspection& inspection, const PageRequest& request) {
   if (inspection.subject().given) return {};
   const Asked asked = asked_of(Forward(inspection.subject()), request.token, request.answer);
@@ -87,7 +87,7 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
   const Inspection inspection(subject);
   std::cout << title_line(subject, inspection.loss()) << '\n';
   Besides besides{history_beside(request), strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
-  // Made and let go one by one.
+  // One inspection at a time, to save memory.
   if (const auto other = subject_beside(subject, request))
     besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
   for (const std::int64_t step : steps) {
@@ -107,7 +107,7 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
   write(page.string(), html);
 }
 
-// "i=4100 j=4050; i=9 j=2"
+// Reads "i=4100 j=4050; i=9 j=2".
 std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, index_t tokens, bool causal) {
   std::vector<std::pair<index_t, index_t>> places;
   std::istringstream all(texts);
@@ -123,7 +123,7 @@ std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, ind
   return places;
 }
 
-// The page of a text whose single numbers would not fit one; false: they do.
+// Writes the page of a text that is too long to show every number. Returns false if it is not too long.
 bool write_overview(const Subject& subject, const PageRequest& request) {
   if (!Rows::take(subject)) return false;
   const Rows rows(subject);
