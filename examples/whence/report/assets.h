@@ -7,15 +7,15 @@
 namespace whence::report {
 
 extern const std::string_view picture_style;  // of pictures, and named colours
-extern const std::string_view style_sheet;    // of pages: that of pictures, and more
+extern const std::string_view style_sheet;    // of pages; includes picture_style
 extern const std::string_view table_script;   // of matrices
 extern const std::string_view plot_script;    // of plots
-extern const std::string_view look_style;     // what page.css lacks for `look`'s page
-// Its script, module by module (examples/whence/look/viewer/), to stand in one async function.
+extern const std::string_view look_style;     // additions to page.css for `look`'s page
+// Modules of `look`'s page (examples/whence/look/viewer/). All go into one async function.
 extern const std::span<const std::string_view> look_scripts;
-extern const std::string_view playground_style;  // what they lack for the playground (examples/whence/playground/page/)
+extern const std::string_view playground_style;  // additions for the playground (examples/whence/playground/page/)
 extern const std::string_view lessons;           // of schemes, as JSON
 extern const std::string_view playground_worker;
-extern const std::span<const std::string_view> playground_scripts;  // as look_scripts
+extern const std::span<const std::string_view> playground_scripts;  // like look_scripts
 
 }  // namespace whence::report

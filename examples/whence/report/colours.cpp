@@ -18,7 +18,7 @@ std::array<double, 3> linear_rgb(double lightness, double chroma, double hue) {
       -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s, -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s};
 }
 
-// Chroma gives way, never lightness, where the screen cannot show the colour.
+// If the screen cannot show the colour, chroma is reduced, never lightness.
 std::string srgb(double lightness, double chroma, double hue) {
   std::array<double, 3> rgb = linear_rgb(lightness, chroma, hue);
   const auto outside = [](double part) { return part < -1e-4 || part > 1.0001; };

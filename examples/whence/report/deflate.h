@@ -1,4 +1,4 @@
-// DEFLATE, RFC 1951: bytes as a browser's DecompressionStream("deflate-raw") reads them.
+// DEFLATE (RFC 1951), the format of a browser's DecompressionStream("deflate-raw").
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace whence::report {
 
-// By zlib, where the build found it; else stored as they are, in blocks of 64 KiB, so that a page has another size and
-// the same numbers.
+// Compresses with zlib if the build found it. Otherwise stores the bytes uncompressed, in blocks of 64 KiB: the page is
+// larger, with the same numbers.
 [[nodiscard]] std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes);
 
 }  // namespace whence::report

@@ -1,4 +1,4 @@
-// Large tables of short cells with notes: rows in groups under a head that stays in sight, with a filter.
+// Large tables of short cells with notes: rows in groups, a header that stays in view, and a filter.
 #include <algorithm>
 
 #include "examples/whence/report/encode.h"

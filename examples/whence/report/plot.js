@@ -1,15 +1,15 @@
-// Plots of curves: each is drawn from the JSON that stands in its figure.
+// Plots of curves. Each is drawn from the JSON in its figure.
 const HEIGHT = 330, LEFT = 64, TOP = 14, FLOOR = HEIGHT - 46;
 // On a phone a plot is drawn as wide as it is shown, so that its letters keep their size.
 const phone = matchMedia("(max-width: 500px)"), width_now = () => phone.matches ? 350 : 680;
-// Schemes of which each page of ours has the same colour and dashes: examples/experiments/lab.py has the same list.
+// Schemes that have the same colour and dashes on all pages. examples/experiments/lab.py has the same list.
 const KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path",
   "t5", "mta", "shaw", "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope",
   "cope_mlp", "cope_alibi", "sandwich", "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output",
   "hard_attention", "qk_norm"];
 
-// The classes of each curve. The first name's place among the known ones decides, and the characters behind it the dash. Other
-// curves look as their number says. Where two would look alike the later one has the next dash.
+// Returns the classes of each curve. The index of its first name in KNOWN selects colour and dash, and the other characters
+// shift the dash. Unknown names use the curve's number. If two curves would look the same, the later one has the next dash.
 function classes_of(names) {
   const taken = new Set();
   return names.map((name, number) => {
@@ -31,14 +31,14 @@ const draw = (tag, attributes, ...children) => {
 const line = (css, x1, y1, x2, y2) => draw("line", { class: css, x1, y1, x2, y2 });
 const text = (css, x, y, words, more = {}) => draw("text", { class: css, x, y, ...more }, words);
 
-// Steps of 1, 2 or 5 times a power of ten, about five of them.
+// Returns a step of 1, 2 or 5 times a power of ten, for about five ticks.
 function round_step(span) {
   const power = 10 ** Math.floor(Math.log10(span / 5));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => span / 5 <= step * 1.0001);
 }
 
-// An axis of the values that it shows, from `start` to `end` in the picture. A quantity that is never negative is read
-// against zero unless that would squash it. A logarithmic axis has 1, 2 and 5 of each decade where they are few.
+// Returns an axis for the values, from `start` to `end` in the picture. A positive quantity starts at zero unless that would
+// squash it. A logarithmic axis has ticks at 1, 2 and 5 of each decade if it has few decades.
 function axis_of(values, log, from_zero, start, end) {
   const shown = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   let low = Math.min(...shown), high = Math.max(...shown);
@@ -61,7 +61,7 @@ function axis_of(values, log, from_zero, start, end) {
   return { at, ticks, shows: (value) => Number.isFinite(value) && (!log || value > 0) };
 }
 
-// Names at the ends of curves, moved apart where they would touch.
+// Moves names at the ends of curves apart if they would touch.
 function set_apart(labels) {
   labels.sort((a, b) => a.y - b.y);
   labels.forEach((label, k) => { label.at = k ? Math.max(label.y, labels[k - 1].at + 14) : label.y; });

@@ -52,7 +52,7 @@ std::string html(const Page& page) {
   std::string scripts;
   if (!page.matrices.empty()) scripts += table_script;
   if (!page.plots.empty()) scripts += plot_script;
-  // In a function scope, so that the page has no global names.
+  // A function scope keeps names out of the page's global scope.
   if (!scripts.empty()) scripts = to_text("<script>\n(() => {\n", scripts, "})();\n</script>\n");
   return document(page.title, style_sheet, body, scripts);
 }

@@ -1,5 +1,5 @@
-// A page that shows a run, as plain numbers and text, and the writer of one self-contained HTML file. Knows nothing of
-// tensors: a program copies what it wants to show into these structs.
+// A page about a run, as plain numbers and text, and the writer of one self-contained HTML file. It does not depend on
+// tensors: a program copies numbers and text into these structs.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct PageTable {
 
 // A table longer and wider than the screen.
 struct Matrix {
-  enum class Look : unsigned char { plain, quiet, marked, bad };  // marked: a note explains what surprises
+  enum class Look : unsigned char { plain, quiet, marked, bad };  // marked: a note explains a surprising cell
   struct Cell {
     std::string text, note;
     Look look = Look::plain;
@@ -29,12 +29,12 @@ struct Matrix {
   };
   std::string title, note;
   std::vector<std::pair<std::string, std::string>> columns;  // name and meaning
-  std::vector<Row> rows;                                     // those of one group together
+  std::vector<Row> rows;                                     // rows of a group are adjacent
 };
 
 struct Curve {
   std::string name;
-  std::vector<double> x, y;  // equally long; a point that is not finite (or not positive on a log axis) leaves a gap
+  std::vector<double> x, y;  // equally long; a point that is not finite (or not positive on a log axis) makes a gap
 };
 
 struct Plot {
@@ -45,25 +45,25 @@ struct Plot {
 
 struct Page {
   std::string title, verdict, introduction;                // a blank line starts a new paragraph
-  std::vector<std::pair<std::string, std::string>> links;  // of files beside the page: name, and what is there
+  std::vector<std::pair<std::string, std::string>> links;  // of files next to the page: name and description
   std::vector<Matrix> matrices;
   std::vector<PageTable> tables;
   std::vector<Plot> plots;
   std::vector<std::string> footnotes;
 };
 
-// One table as HTML, complete without script.
+// Returns a table as HTML. It needs no script.
 [[nodiscard]] std::string table_html(const PageTable& table);
 
-// A matrix as a <section>. Without script it can be read and scrolled; table.js adds the filter and the keys. Error
-// where a row has not one cell per column.
+// Returns a matrix as a <section>. Without script it can be read and scrolled; table.js adds the filter and the keys. Throws
+// Error if a row does not have one cell per column.
 [[nodiscard]] std::string matrix_html(const Matrix& matrix);
 
-// Plots for a page; nothing of none. plot.js draws them, and report::plot_script must stand behind them. Error where a curve
-// has not one y for every x.
+// Returns plots for a page, or "" if there are none. plot.js draws them, and report::plot_script must follow them. Throws
+// Error if a curve does not have one y for each x.
 [[nodiscard]] std::string plots_html(const std::vector<Plot>& plots);
 
-// The page as one HTML document that refers to nothing outside. Throws where sizes or ranges contradict each other.
+// Returns the page as one HTML document without external references. Throws Error as matrix_html and plots_html do.
 [[nodiscard]] std::string html(const Page& page);
 
 }  // namespace whence::report

@@ -11,7 +11,7 @@
 namespace whence {
 namespace {
 
-// "3.4", "12.5 %", "38.2 ±1.1", "-" (nothing to show), "nan": what a reader compares digit below digit.
+// True for "3.4", "12.5 %", "38.2 ±1.1", "-" (no number), "nan": such columns are right-aligned.
 bool looks_like_number(std::string_view cell) {
   std::string_view word = cell.substr(0, cell.find(' '));
   if (cell.substr(word.size()).find_first_not_of("0123456789.e+-±()% ") != cell.npos) return false;
@@ -26,8 +26,8 @@ std::string padded(const std::string& cell, std::size_t width, bool to_the_right
   return to_the_right ? blanks + cell : cell + blanks;
 }
 
-// A cell with a comma, a quotation mark, a line end or outer blanks goes between quotation marks, its own ones doubled.
-// Behind an apostrophe what spreadsheets would take for a formula.
+// Quotes a cell with a comma, a quotation mark, a line end or outer blanks, and doubles its quotation marks. An apostrophe
+// precedes a cell that spreadsheets would read as a formula.
 std::string csv_cell(const std::string& cell) {
   if (!cell.empty() && std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos && !looks_like_number(cell))
     return csv_cell('\'' + cell);

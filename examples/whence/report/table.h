@@ -1,4 +1,4 @@
-// A table of results: for a terminal, for programs, for a page.
+// A table of results, for a terminal, a program or a page.
 #pragma once
 
 #include <string>
@@ -6,20 +6,19 @@
 
 namespace whence {
 
-// Rows of text under a header. A column of numbers ("3.4", "-1e-5", "12.5 %", "38.2 ±1.1", "0.5 (0.1)", "-") is aligned
-// right.
+// Rows of text under a header. A column of numbers ("3.4", "-1e-5", "12.5 %", "38.2 ±1.1", "0.5 (0.1)", "-") is right-aligned.
 class Table {
  public:
   Table(std::vector<std::string> header);
 
-  // Error unless the row has as many cells as the header.
+  // Throws Error if the numbers of cells in the row and in the header differ.
   Table& row(std::vector<std::string> cells);
 
-  [[nodiscard]] Table without_dashes() const;  // without the columns in which every cell is "-"
-  [[nodiscard]] std::string text() const;      // aligned by the width of the characters and not their bytes
+  [[nodiscard]] Table without_dashes() const;  // drops columns in which every cell is "-"
+  [[nodiscard]] std::string text() const;      // aligned by the display width of characters, not by bytes
   [[nodiscard]] std::string csv() const;       // RFC 4180, lines ending in "\n"
-  [[nodiscard]] std::string json() const;      // a line for each row, an object; numbers as such, "-" as null
-  [[nodiscard]] std::string html() const;      // a <table>, complete without script; the first column names its row
+  [[nodiscard]] std::string json() const;      // an object on a line for each row; numbers as numbers, "-" as null
+  [[nodiscard]] std::string html() const;      // a <table> that needs no script; the first column names the row
 
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
   [[nodiscard]] const std::vector<std::vector<std::string>>& rows() const { return rows_; }

@@ -1,4 +1,4 @@
-// Large tables: a filter over their rows, arrow keys from cell to cell, and the note of the cell that is pointed at.
+// Large tables: a filter over their rows, arrow keys from cell to cell, and the note of the cell under the pointer.
 'use strict';
 
 for (const section of document.querySelectorAll('section.large')) {
@@ -21,7 +21,7 @@ for (const section of document.querySelectorAll('section.large')) {
     note.textContent = cell.cellIndex ? `${name} \u2022 ${figure}` : name;
   }
 
-  // Only shown rows count; the cell stays in its column.
+  // Moves among shown rows only. Vertical moves stay in the column.
   function press(event) {
     const cell = entry(event.target);
     const step = {
@@ -41,7 +41,7 @@ for (const section of document.querySelectorAll('section.large')) {
     focus(row.cells[Math.min(row.cells.length - 1, Math.max(0, cell.cellIndex + step[1]))]);
   }
 
-  // One cell at a time is in the order of the Tab key.
+  // The Tab key reaches only one cell at a time.
   function stop_at(cell) {
     table.querySelector('[tabindex=\'0\']')?.setAttribute('tabindex', -1);
     cell.tabIndex = 0;
