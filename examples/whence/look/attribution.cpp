@@ -147,7 +147,7 @@ std::vector<double> Attribution::of(const Asked& asked) const {
   const double near = forward_.logits.dtype() == DType::f64 ? 1e-9 : 1e-3;
   if (!(std::abs(sum - logit) <= near * size))
     throw InputError("--attribution: the parts add up to ", digits(sum), " and the logit is ", digits(logit),
-        "; a pass required in which nothing writes over the residual stream");
+        "; a pass required in which no edit replaces the residual stream");
   return parts;
 }
 
@@ -243,8 +243,8 @@ std::vector<LensLayer> lens_of(const Forward& forward) {
 
 std::string attribution_words(const Forward& forward, const Asked& asked) {
   return to_text("The logit of ", answer_in_quotes(forward, asked.answer), " at ", token_words(forward, asked.token),
-      ", beside that of ", answer_in_quotes(forward, other_answer(forward, asked)),
-      ", the likeliest other answer. Norms are taken as fixed at this pass.\n");
+      ", next to that of ", answer_in_quotes(forward, other_answer(forward, asked)),
+      ", the likeliest other answer. Norms are kept fixed at this pass.\n");
 }
 
 std::vector<AttributedPart> attribution_of(const Forward& forward, const Asked& asked) {
@@ -268,7 +268,7 @@ Table attribution_table(const std::vector<AttributedPart>& parts) {
 }
 
 std::string lens_words(const Forward& forward, const Asked& asked) {
-  return to_text("What the last norm and the output make of ", token_words(forward, asked.token),
+  return to_text("The last norm and the output applied to ", token_words(forward, asked.token),
       ", after each layer: logit and probability of ", answer_in_quotes(forward, asked.answer),
       ", and the likeliest answer.\n");
 }

@@ -85,7 +85,7 @@ class EditedParameter {
   EditedParameter(const Subject& subject, const std::string& path, const Tensor& edited) {
     for (const Module::Parameter& parameter : subject.model->parameters())
       if (parameter.path == path) tensor_ = parameter.tensor, before_ = tensor_.detach();
-    if (!before_.defined()) fail("edit", path, " is no parameter of the model");
+    if (!before_.defined()) fail("edit", path, " is not a parameter of the model");
     tensor_.replace(edited);
   }
   ~EditedParameter() { tensor_.replace(before_); }
@@ -170,7 +170,8 @@ std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const 
   const Quantity& quantity = *edit.place.quantity;
   if (quantity.is_parameter)
     throw InputError("--edit: ", in_quotes(text),
-        ": the gradient of a parameter given, which goes nowhere from there; that of a quantity of the pass required");
+        ": the gradient of a parameter given, on which no other gradient depends; that of a quantity of the pass "
+        "required");
   Capture capture("*");
   inspection.prepare()(capture);
   capture.edit_gradient(quantity.path, [&](const Tensor& dy) { return raw::add(dy, change_of(inspection, edit, dy)); });

@@ -53,7 +53,7 @@ std::string explained(const Inspection& inspection, const std::string& what) {
   const NamedPlace number = place_named(inspection, what, "--explain");
   const Quantity& quantity = *number.quantity;
   if (quantity.is_parameter)
-    throw InputError("--explain: ", quantity.path, " given; a quantity of the pass required, no parameter");
+    throw InputError("--explain: ", quantity.path, " given; a quantity of the pass required, not a parameter");
   const Shape at = number.single("--explain");
   const std::size_t element = Axes(quantity).element(at);
   const Cause& cause = inspection.causes()[quantity.causes[element]];

@@ -17,16 +17,15 @@ namespace {
 // Casts to `dtype` and adds a batch axis of 1 if there is none.
 Tensor read_tensor(const std::string& file, const std::string& name, const Tensor& tensor, int rank, DType dtype) {
   if (!is_floating(tensor.dtype()))
-    throw FileError(file, ": ", name, " is ", to_string(tensor.dtype()), "; floating numbers required");
+    throw FileError(file, ": ", name, " is ", to_string(tensor.dtype()), "; floating-point numbers required");
   const bool batched = tensor.rank() == rank && tensor.size(0) == 1;
   if ((tensor.rank() != rank - 1 && !batched) || tensor.numel() == 0)
     throw FileError(file, ": ", name, " is ", tensor.shape(), "; ",
         rank == 4 ? "[heads, tokens, dims]" : "[tokens, dims]",
-        " required, or one of these in a batch of one, none of them 0");
+        " required, or the same with a batch axis of 1, no axis empty");
   const Tensor cast = raw::cast(tensor, dtype);
   if (!std::ranges::all_of(cast.to_vector(), [](double number) { return std::isfinite(number); }))
-    throw FileError(
-        file, ": ", name, " holds NaN or infinity as ", to_string(dtype), "; numbers that are finite there required");
+    throw FileError(file, ": ", name, " holds NaN or infinity as ", to_string(dtype), "; finite numbers required");
   return batched ? cast : raw::unsqueeze(cast, 0);
 }
 
@@ -37,7 +36,7 @@ Given read_given(const std::string& file, DType dtype) {
   std::map<std::string, Tensor> found;
   for (const auto& [name, tensor] : content.tensors) {
     if (name != "q" && name != "k" && name != "v" && name != "cotangent" && name != "x")
-      throw FileError(file, ": a tensor ", name, " found; q, k, v, and if wanted cotangent and x, required");
+      throw FileError(file, ": a tensor ", name, " found; q, k, v, and optionally cotangent and x, required");
     found[name] = read_tensor(file, name, tensor, name == "x" ? 3 : 4, dtype);
   }
   for (const char* name : {"q", "k", "v"})
@@ -51,7 +50,7 @@ Given read_given(const std::string& file, DType dtype) {
     const Shape fits = name == "x" ? Shape{1, shape[2], shape[1] * shape[3]} : of_keys ? keys : shape;
     if (tensor.shape() != fits)
       throw FileError(file, ": ", name, " is ", tensor.shape(), " with its batch; ", fits,
-          of_keys && !shared ? ", or fewer heads, a divisor of these," : "", " required, to go with ",
+          of_keys && !shared ? ", or a divisor of these heads," : "", " required, to match ",
           of_keys && shared ? "q and k" : "q");
   }
   found.try_emplace("cotangent", Tensor::full(shape, 1, dtype));

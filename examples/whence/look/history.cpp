@@ -185,8 +185,8 @@ std::vector<report::Plot> history_of(const std::filesystem::path& file) {
   }
   for (const auto& [quantity, counts] : history.quantities)
     if (const Curves shares = shares_of(counts); !shares.empty())
-      plots.push_back(
-          plot_of(to_text("Gradient of ", quantity, ": why entries are zero or next to it"), "% of entries", shares));
+      plots.push_back(plot_of(
+          to_text("Gradient of ", quantity, ": why entries are zero or close to zero"), "% of entries", shares));
   return plots;
 }
 

@@ -61,7 +61,7 @@ std::string require_memory(const Subject& subject) {
   const bool fits = free == 0 || bytes <= free;
   const std::string line = require_shown_memory(
       to_text("a pass over ", length, " tokens that keeps all"), bytes, free, fits ? "" : shorter_that_fits());
-  return to_text(line, "; up to ", for_causes, " times that is taken while the causes of zeros are found");
+  return to_text(line, "; finding the causes of zeros takes up to ", for_causes, " times that");
 }
 
 Inspection::Inspection(const Subject& subject, bool explains, Prepare prepare)

@@ -185,7 +185,7 @@ std::vector<Window> windows_of_layer(
     const Overview& overview, index_t layer, const Places& at, index_t side, std::size_t most) {
   std::vector<Window> windows;
   for (const auto& [i, j] : at)
-    windows.push_back(window_at(overview, side, layer, i, j, to_text("asked for: query ", i, ", key ", j)));
+    windows.push_back(window_at(overview, side, layer, i, j, to_text("requested: query ", i, ", key ", j)));
   for (const auto& [head, i, j, gradient] : strongest_of(overview, layer)) {
     if (windows.size() >= most) break;
     if (std::ranges::none_of(windows, [&, i = i, j = j](const Window& window) { return window.has(i, j); }))

@@ -29,12 +29,13 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
   Table facts({"fact", ""});
   for (const auto& [name, value] : subject.facts) facts.row({name, value});
   facts.row({"loss", digits(loss, 6)});
-  std::string body = report::table_html({.title = "What is looked at", .note = "", .table = facts, .folded = true});
+  std::string body = report::table_html({.title = "Facts about this pass", .note = "", .table = facts, .folded = true});
   body +=
-      "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they show is in "
-      "the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
+      "<noscript><p>A script inside this file draws the maps, and scripts are switched off here. The tables below show "
+      "the "
+      "same.</p></noscript>\n<div id=\"look\"></div>\n";
   for (const PageTable& table : tables) body += report::table_html(table);
-  if (!besides.history.empty()) body += "<h2>Over the training</h2>\n" + report::plots_html(besides.history);
+  if (!besides.history.empty()) body += "<h2>During training</h2>\n" + report::plots_html(besides.history);
   std::string scripts = data_element("id=\"look-data\"", data);
   for (const Json& beside : besides.beside) scripts += data_element("class=\"look-beside\"", beside);
   scripts +=
@@ -109,12 +110,13 @@ std::string page_of(const Inspection& inspection, Besides besides) {
   const PageTable causes{.title = "How much of each gradient is zero, and why",
       .note =
           "Percent of the entries of one head. A cause that only makes a gradient small (saturated, leaking, "
-          "cancels) counts beside the zeros.",
+          "cancels) is counted in addition to the zeros.",
       .table = causes_of(inspection),
       .folded = true};
-  const PageTable paths{.title = "By which paths gradients came",
+  const PageTable paths{.title = "Paths by which gradients came",
       .note =
-          "Steps from the logits down to what the gradient is of. \"Along the whole\" is the projection of the path's "
+          "Steps from the logits down to the quantity of the gradient. \"Along the whole\" is the projection of the "
+          "path's "
           "part on the whole gradient; the paths of one gradient add up to 100.",
       .table = paths_table(inspection),
       .folded = true};

@@ -49,7 +49,7 @@ std::string source_place(const Patch& patch) {
   std::string text;
   for (const Word& word : differing) {
     if (word.name.empty())
-      throw InputError(option, ": '", word.value, "' given behind '='; AXIS=PLACE required, of the same quantity");
+      throw InputError(option, ": '", word.value, "' given after '='; AXIS=PLACE required, of the same quantity");
     text += to_text(' ', word.name, '=', word.value);
   }
   for (const Word& word : words_of(patch.into, option)) {
@@ -80,7 +80,8 @@ Change change_of(const Inspection& inspection, const Forward& source, const Patc
   if (extents(into) != extents(from))
     throw DoesNotFit(option, ": ", text_of(patch), ": places ", ranges_text(into), " of ", quantity.value.shape(),
         " here, ", ranges_text(from), " of ", other.value.shape(),
-        " in the source; as many of both required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of equal "
+        " in the source; equal numbers of places required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of "
+        "equal "
         "length");
   if (quantity.value.dtype() != other.value.dtype())
     throw DoesNotFit(option, ": ", quantity.path, " is ", quantity.value.dtype(), " here, ", other.value.dtype(),

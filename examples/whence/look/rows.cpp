@@ -40,7 +40,7 @@ Rows::Rows(const Subject& subject, bool gradients) : subject_(subject), specs_(p
   const index_t layers = subject.model->options().layers;
   if (!take(subject))
     throw InputError("", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
-        " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
+        " given; its rows depend on each other, so that the page needs all of them; fewer tokens required: --length");
   const RecordingScope recording(gradients);
   Capture capture(operands_of(layers));
   const Subject::Pass pass = subject.pass();

@@ -46,7 +46,7 @@ Weights weights_of(const SubjectOptions& options) {
   const std::map<std::int64_t, fs::path> checkpoints = checkpoints_of(options.run);
   if (options.step == 0 && checkpoints.empty())
     throw FileError(
-        options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
+        options.run, ": no weights.safetensors and no checkpoint; the folder of a run with saved weights required");
   const auto found = options.step > 0 ? checkpoints.find(options.step) : std::prev(checkpoints.end());
   if (found == checkpoints.end())
     throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
@@ -181,7 +181,7 @@ LoadedRun load_run(const SubjectOptions& options) {
 Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() || !options.prompt.empty())
     throw InputError(options.text.empty() ? "--prompt" : "--text", ": given with a run of ", run.record.subject,
-        ", which knows its own symbols alone; a run of train lm required, or --task-sample");
+        ", which knows only its own symbols; a run of train lm required, or --task-sample");
   Subject subject =
       task_subject(run.model, *run.task.task, run.task.seed, options.sample + options.skip, options.length);
   const tasks::TaskInfo& info = tasks::find_task(run.record.subject);
@@ -219,9 +219,9 @@ language::Passage own_passage(const SubjectOptions& options, const RunRecord& re
   } catch (const InputError& gone) {
     if (options.own_text)
       throw FileError(
-          options.run, ": its own text is not there: ", gone.what(), "; what it was trained on required at its place");
+          options.run, ": its own text is not there: ", gone.what(), "; its training text required at that place");
     throw InputError(options.run, ": a run of train lm given, whose own text is not there: ", gone.what(),
-        "; --text FILE or --prompt TEXT required: what it is to read");
+        "; --text FILE or --prompt TEXT required");
   }
 }
 
@@ -257,7 +257,7 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   const auto skip = static_cast<std::size_t>(options.skip);
   if (ids.size() < skip + 2)
     throw FileError(place, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
-        skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
+        skip > 0 ? to_text(": reading begins at token ", skip) : "");
   const auto begin = ids.begin() + options.skip, end = begin + std::min<std::ptrdiff_t>(length, ids.end() - begin - 1);
   Subject subject;
   subject.model = run.model;
@@ -265,7 +265,7 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
     return readable(run.tokeniser->token(static_cast<language::TokenId>(token)));
   };
   give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
-  subject.asks = "A text; after each token the next one is asked.";
+  subject.asks = "This is a text. After each token the answer is the next token.";
   std::string where = options.prompt.empty() ? place : options.prompt;
   if (!about.empty()) {
     const auto first = static_cast<std::size_t>(begin - ids.begin()),
@@ -301,7 +301,7 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   const index_t heads = shape[1], length = shape[2], dim = heads * shape[3];
   const BareAttention bare(scheme, {dim, heads, length, 0, subject.given->k.size(1)});
   if (!bare.attends())
-    throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
+    throw InputError("--given: ", scheme, " adds to x only, before q, k and v; a scheme of attention required");
   if (bare.reads_x() && !subject.given->x.defined())
     throw FileError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
   subject.model = drawn_model(options, {.vocabulary = 1,
@@ -357,8 +357,7 @@ Subject of_scheme(const SubjectOptions& options) {
   give_sequence(subject, subject.model->options(), inputs, targets, text_of, text_of);
   subject.model->to(options.dtype);
   subject.title = subject.label = scheme;
-  subject.asks =
-      "Letters drawn at random, and so are the answers: there is nothing to know, and the model has learned nothing.";
+  subject.asks = "Letters and answers are drawn at random: there is nothing to learn, and the model is untrained.";
   subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;

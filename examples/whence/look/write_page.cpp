@@ -56,7 +56,7 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   if (begins_at_random(request.subject.run)) all.push_back(0);
   for (const auto& [step, folder] : checkpoints_of(request.subject.run)) all.push_back(step);
   if (all.empty() || all.back() == 0)
-    throw FileError("--checkpoints: ", request.subject.run, " has none; a run that has saved required");
+    throw FileError("--checkpoints: ", request.subject.run, " has none; a run with saved checkpoints required");
   const auto most = static_cast<std::size_t>(request.checkpoints);
   if (all.size() < 2)
     throw InputError("--checkpoints: ", request.subject.run, " has one, of step ", all[0],
@@ -132,7 +132,7 @@ bool write_overview(const Subject& subject, const PageRequest& request) {
            {"--checkpoints", request.checkpoints > 0}})
     if (given)
       throw InputError(name, ": given with ", subject.tokens.numel(),
-          " tokens, of which a page has no room for every number; fewer required: --length");
+          " tokens, too many to show every number on a page; fewer required: --length");
   const auto places = places_of(request.at, subject.tokens.numel(), subject.model->options().causal);
   const Besides besides{history_beside(request)};
   Progress progress("look", 100, false);
@@ -168,7 +168,7 @@ void write_page(const Subject& subject, const PageRequest& request) {
   if (write_overview(subject, request)) return;
   if (!request.at.empty())
     throw InputError("--at: given with ", subject.tokens.numel(),
-        " tokens, of which the page has every number; a longer text required");
+        " tokens, and the page shows every number of them; a longer text required");
   write_inspection(subject, request);
 }
 

@@ -169,7 +169,7 @@ const std::vector<Refusal> rows{
     {"look run --step 3", 2, "--step: 3 given; the step of a checkpoint required; there are 2, 4\n"},
     {"look run --text run", 2, "--text: given with a run of flip_flop, "},
     {"look run --causes --prompt abc", 2,
-        "--prompt: given with a run of flip_flop, which knows its own symbols alone; "},
+        "--prompt: given with a run of flip_flop, which knows only its own symbols; "},
     {"look gone", 2,
         "gone: a run of train lm given, whose own text is not there: gone.txt: cannot read: No such file or directory; "
         "--text FILE"},
@@ -189,7 +189,7 @@ const std::vector<Refusal> rows{
     {"look alibi --length 100000 --causes", 5, "memory: a pass over 100000 tokens that keeps all asked for, "},
     {"look cope --given qkv --length 3", 2, "--length: 3 given; it has no effect without tokens; "},
     {"look forgetting --given qkv", 3, "qkv: no tensor x"},
-    {"look sinusoidal --given qkv", 2, "...adds to x alone"},
+    {"look sinusoidal --given qkv", 2, "...adds to x only"},
 };
 
 }  // namespace

@@ -232,8 +232,7 @@ TEST_CASE("logit: the command, on a run of train") {
   const std::string run = scratch / "run";
   train_flip_flop(run, "--steps 4");
   const std::string said = done("look --attribution --lens --dtype f64 " + run).out;
-  for (const char* words :
-      {"Norms are taken as fixed at this pass", "head 1", "norm bias", "sum", "embedding", "layer 0"})
+  for (const char* words : {"Norms are kept fixed at this pass", "head 1", "norm bias", "sum", "embedding", "layer 0"})
     CHECK_MESSAGE(has(said, words), said);
   const std::string patched = done("look --patch output --from-sample 1 " + run).out;
   for (const char* words : {"none", "output layer=0 head=0", "output layer=0 head=1", "real change"})

@@ -34,7 +34,7 @@ void check_close(const Tensor& one, const Tensor& other) {
 TEST_CASE("look: rows of a long text are those of the whole, in value and gradient, for every scheme") {
   for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool) {
     if (!Rows::take(subject)) {
-      CHECK(error_text([&] { const Rows rows(subject); }).find("its rows need each other") != std::string::npos);
+      CHECK(error_text([&] { const Rows rows(subject); }).find("its rows depend on each other") != std::string::npos);
       return;
     }
     const Inspection whole(subject, false);
