@@ -1,5 +1,5 @@
-// View: one token's story in steps, each with a sentence, a picture and something to try. Steps take what a scheme
-// registers of its quantities, in its order; where these are gates and positions, as in CoPE, the loupe tells of them.
+// View: one token's story in steps, each with a sentence, a picture and something to try. Steps show the quantities that a
+// scheme registers, in its order. If these are gates and positions, as in CoPE, the loupe shows them.
 import {
   acting_row, button, clamped, counted, draw, dress, folded, format, make, name_cell, note, right_cell, table_of, unique
 } from "./elements.js";
@@ -18,12 +18,12 @@ import { has_engine } from "./engine.js";
 import { draw_loupe, loupe_view } from "./loupe.js";
 import { at_knob, draw_knob, knob, to_knob } from "./knob.js";
 
-// ---- What there is to tell of
+// ---- Quantities of the story
 const of_pairs = ({ axes }) => /\bi j$/.test(axes);
 const here = (quantity) => part_of(quantity, state.layer);
 const of_scheme = () => measured.filter((each) => each.scheme && of_pairs(each) && here(each));
 const attention = (name) => measured.find((each) => each.name === name && here(each));
-// What runs from 0 to 1, as gates do, says at a glance which tokens count.
+// Prefers a quantity from 0 to 1, such as gates: it shows at a glance which tokens count.
 const first_of_scheme = () =>
   of_scheme().find(({ scale }) => scale === "unit") ?? of_scheme()[0] ?? attention("scores");
 const last_of_scheme = () => of_scheme().at(-1);
@@ -38,7 +38,7 @@ const largest_of = (sheet) => counted(sheet.columns).filter((j) => !hidden_at(sh
   .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)));
 const largest_keys = (sheet, count) => largest_of(sheet).slice(0, count);
 
-// ---- Steps: a title, and what is drawn below it, anew at every selection. `tries` says what to do, `to` where.
+// ---- Steps: a title and a picture, drawn again at every selection. `tries` suggests an action, `to` is the view for it.
 function row_picture(sheets) {
   const strips = make("div", { class: "strips" }), shown_sheets = sheets.filter(Boolean);
   if (!shown_sheets.length) return [strips, null];
@@ -50,9 +50,9 @@ const question = {
   title: () => "What is asked",
   tells() {
     const t = asked_after(state.i), all = asked();
-    return [`${data.asks} The model reads ${tokens.length} tokens and is asked after ${all.length} of them: the ` +
-      "columns above, as high as the wanted answer is likely. Those on a red ground it gets wrong. After ", token_name(t), " it is ",
-    answer_name(predictions()[t].wanted[0]), "."];
+    return [`${data.asks} The model reads ${tokens.length} tokens and must answer after ${all.length} of them. Above, a column ` +
+      "for each answer shows the probability of the right one; a red ground marks a wrong answer. After ", token_name(t),
+    " the right answer is ", answer_name(predictions()[t].wanted[0]), "."];
   },
   tries: "Read the text on its left: what would you answer?",
   to: ["Text", () => ({ view: "text" })],
@@ -69,12 +69,12 @@ const answer = {
   title: () => "What the model answers",
   tells() {
     const t = asked_after(state.i), { wanted, likeliest, loss } = predictions()[t];
-    return ["After ", token_name(t), " it gives ", answer_name(likeliest[0][0]), ` ${percent(likeliest[0][1])}: `,
+    return ["After ", token_name(t), " the likeliest answer is ", answer_name(likeliest[0][0]), ` with ${percent(likeliest[0][1])}: `,
       is_right(predictions()[t]) ? "right. " : ["wrong; ", answer_name(wanted[0]), ` has ${percent(wanted[1])}. `],
-      `The loss here is \u2212ln ${format(wanted[1], 6)} = ${format(loss, 3)}; every gradient on this page is of the ` +
-        `mean of the ${asked().length} losses. Shown is ${run_shown().label}.`];
+      `The loss here is \u2212ln ${format(wanted[1], 6)} = ${format(loss, 3)}. Every gradient on this page is of the ` +
+        `mean of the ${asked().length} losses. The page shows ${run_shown().label}.`];
   },
-  tries: "Go to the token where it is least sure. Which token would it have had to look at?",
+  tries: "Go to the token where the model is least sure. Which token should it have attended to?",
   to: ["the largest loss", () => {
     const all = predictions();
     return { i: asked().reduce((worst, t) => all[t].loss > all[worst].loss ? t : worst) };
@@ -96,12 +96,12 @@ const answer = {
   },
 };
 
-// ---- Which heads matter: what the loss does when a head is shut
+// ---- Which heads matter: the change of the loss when a head is shut
 const effect_of = () => data.effects.find(({ layer, head }) => layer === state.layer && head === state.head);
 const by_size = () => [...data.effects].sort((one, other) => Math.abs(other.real) - Math.abs(one.real));
 const signed = (value) => `${value > 0 ? "+" : ""}${format(value, 3)}`;
 const head_name = ({ layer, head }) => `layer ${layer}, head ${head}`;
-// Another head is told at the same query, and at the key to which it gives the most.
+// The story of another head keeps the query, and moves to the key with the most attention.
 function head_chosen({ layer, head }) {
   const pattern = sheet_of("pattern", "value", { ...state, layer, head }, single_run());
   const others = pattern ? largest_of(pattern).filter((j) => j !== state.i) : [];
@@ -125,16 +125,17 @@ const matters = {
     const [first, ...rest] = by_size(), quantity = first.edit.split(" ")[0], loss = Number(data.facts.find(([name]) => name === "loss")[1]);
     const idle = rest.filter(({ real }) => Math.abs(real) < 0.01 * Math.abs(first.real)).length, here = effect_of();
     const shut = quantity.endsWith("gates") ? "all its gates at 0" : "its whole pattern at 0, so that it reads nothing";
-    return [`The engine shut each head in turn, ${shut}, and measured the loss. Without ${head_name(first)} it goes from ` +
+    return [`The engine shut each head by itself, with ${shut}, and measured the loss. With ${head_name(first)} shut it goes from ` +
       `${format(loss, 3)} to ${format(loss + first.real, 3)}, the largest change of all`,
     rest.length ? `; ${idle} of the ${rest.length} others change it by less than a hundredth of that. ` : ". ",
-    here && here !== first ? `The story is of ${head_name(here)}: ${signed(here.real)}.` : "The story goes on with that head."];
+    here && here !== first ? `The story shows ${head_name(here)}: ${signed(here.real)}.` : "The story continues with this head.",
+    " It begins at the key, other than the query, with the most attention. The answer may come from another key."];
   },
   tries: "Choose a head that changes nothing: what does it do in the steps below?",
   to: ["the head that matters", () => head_chosen(by_size()[0])],
   picture() {
     const all = data.effects, first = all.length > heads_shown ? by_size().slice(0, heads_shown) : all;
-    const table = (effects) => table_of(["without", "change of the loss", ""], effect_lines(effects), { class: "effects" });
+    const table = (effects) => table_of(["head shut", "change of the loss", ""], effect_lines(effects), { class: "effects" });
     const rest = by_size().slice(heads_shown);
     return [make("div", {}, table(first), rest.length ? folded(`the ${rest.length} others`, () => table(rest)) : null)];
   },
@@ -147,12 +148,14 @@ const pairs = {
   tells() {
     const quantity = first_of_scheme(), sheet = value_sheet(quantity), head = place_words();
     const keys = sheet ? largest_keys(sheet, sheet.columns) : [], at = (j) => value_at(sheet, state.i, j);
-    const counted_keys = keys.filter((j) => at(j) > 0.5).length, says = quantity.scale === "unit"
-      ? `counts ${counted_keys} of the ${keys.length} tokens up to there by more than a half, ` : "has sizes ";
-    return [about(quantity), " For the query ", token_name(state.i), `, ${head} ${says}largest at `,
-      ...key_words(keys.slice(0, 3)), " and smallest at ", ...key_words(keys.slice(-3)), "."];
+    const counted_keys = keys.filter((j) => at(j) > 0.5), of = (all, text) => all.filter((j) => tokens[j] === text).length;
+    const kinds = unique(counted_keys.map((j) => tokens[j])).sort((a, b) => of(counted_keys, b) - of(counted_keys, a)).slice(0, 4);
+    return [about(quantity), " For the query ", token_name(state.i), `, ${head} `, quantity.scale === "unit"
+      ? [`counts ${counted_keys.length} of the ${keys.length} tokens that it sees by more than a half`, kinds.map((text, k) =>
+        [k ? ", " : ": ", answer_name(text), ` (${of(counted_keys, text)} of ${of(keys, text)})`]), ". Its numbers are "] : "has numbers that are ",
+    "largest at ", ...key_words(keys.slice(0, 3)), " and smallest at ", ...key_words(keys.slice(-3)), "."];
   },
-  tries: "Choose another head in the step before: does each prefer tokens of its own?",
+  tries: "Choose another head in the step before: does it count other tokens?",
   to: ["all heads", () => ({ view: "quantities", quantity: first_of_scheme().name, show: "one" })],
   picture: () => row_picture([value_sheet(first_of_scheme())]),
 };
@@ -164,10 +167,10 @@ const position = {
     const sheet = value_sheet(last_of_scheme()), at = sheet && value_at(sheet, state.i, state.j);
     const p = value_sheet(attention("positions")), z = measured.find(({ name }) => name === "z");
     const where = p && value_at(p, state.i, state.j), low = Math.floor(where ?? 0), share = (where ?? 0) - low;
-    const between = where != null && z ? `From key to query the gates add up to position ${format(where, 3)}: ` +
-      (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ` +
-        `${percent(share)}. ` : `row ${low} of the table. `) : "";
-    return [between, about(last_of_scheme()), " At key ", token_name(state.j), ` it is ${shown(at)}.`];
+    const between = where != null && z ? [`From key to query the gates add up to position ${format(where, 3)}: ` +
+      (share ? `between positions ${low} and ${low + 1} of z, of which it takes ${percent(1 - share)} and ` +
+        `${percent(share)}. ` : `position ${low} of z. `), about(z), " "] : "";
+    return [between, about(last_of_scheme()), " At key ", token_name(state.j), `, ${last_of_scheme().name} is ${shown(at)}.`];
   },
   tries: "Click another key in the picture: how far away is it, and what does that add?",
   to: ["Heads", () => ({ view: "heads", quantity: last_of_scheme().name })],
@@ -179,18 +182,18 @@ const attends = {
   title: () => "What the head then reads",
   tells() {
     const sheet = value_sheet(attention("pattern"));
-    return ["With it, the softmax gives the query ", token_name(state.i), " a share of each token, the largest at ",
-      ...key_words(sheet ? largest_keys(sheet, 3) : []), "."];
+    return ["With this, the softmax gives each token a share of the attention of the query ", token_name(state.i),
+      ". The largest shares are at ", ...key_words(sheet ? largest_keys(sheet, 3) : []), "."];
   },
   tries: "Compare with the step before: is it the position that decides, or the content?",
   to: ["Text", () => ({ view: "text", quantity: "pattern", part: "value" })],
   picture: () => row_picture([value_sheet(attention("logits")), value_sheet(attention("pattern"))]),
 };
 
-// ---- Gradients are told of where the loss fell the most, if the page has that step: at the end hardly any is left.
+// ---- Gradients are shown at the step where the loss fell most, if the page has it: at the end they are almost 0.
 const learning = () => state.run === "this" && state.gradients === "steepest" && steepest >= 0;
 const gradient_of = (name, run = learning() ? besides[steepest] : single_run()) => sheet_of(name, "gradient", state, run);
-const when_words = () => learning() ? [`At ${besides[steepest].label}. `] : [];
+const when_words = (run) => learning() ? [`This is at ${run.label}. `] : [];
 const other_time = () => state.run !== "this" || steepest < 0 ? [] : [" ", button(
   `show ${learning() ? data.label : besides[steepest].label}`, "story time",
   () => update({ gradients: learning() ? "shown" : "steepest" }))];
@@ -203,10 +206,10 @@ const learns = {
   title: () => "How it learns",
   tells() {
     const { name } = last_of_scheme(), sheet = gradient_of(name), end = gradient_of(name, "this"), top = largest_keys(sheet, 3);
-    const more = learning() && end ? ` At the end of training the largest is ${format(size_in_row(end), 3)}, for there is hardly ` +
-      "anything left to learn." : "";
-    return [when_words(), `dLoss/d${name} says how the loss changes as this number grows: training moves it the other way. ` +
-      "For the query ", token_name(state.i), " the largest are at ", ...key_words(top), `, up to ${format(size_in_row(sheet), 3)}.`,
+    const plot = first_of_scheme() === last_of_scheme() ? "" : " in the lower plot";
+    const more = learning() && end ? ` At the end of training the largest is ${format(size_in_row(end), 3)}: hardly anything is left to learn.` : "";
+    return [when_words(besides[steepest]), `dLoss/d${name} says how the loss changes as this number grows; training moves it the other ` +
+      `way. For the query `, token_name(state.i), `, the largest${plot} are at `, ...key_words(top), `, up to ${format(size_in_row(sheet), 3)}.`,
     more, other_time()];
   },
   tries: "Is the gradient large where the attention is, or where it should be?",
@@ -221,9 +224,9 @@ const paths = {
   tells() {
     const { parts } = split(to_query(), state);
     const first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
-    return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), ", comes down by " +
-      `${parts.length} paths, most of it ${first.name}. A share is the part of the whole that came by a path: ` +
-      "together they are 100 %, and one that pulls against the others is negative."];
+    return ["dLoss/dq, the gradient of the loss with respect to the query vector of ", token_name(state.i), ", comes down by " +
+      `${parts.length} paths, most of it ${first.name}. A share is a path\u2019s part of the whole gradient. Together the shares ` +
+      "are 100 %; a path that pulls against the others has a negative share."];
   },
   tries: "Choose another head above: does it learn by the same path?",
   to: ["Paths", () => ({ view: "paths", of: "q" })],
@@ -235,9 +238,8 @@ const paths = {
   },
 };
 
-// A cause that says something of the scheme goes before one that says that nothing was asked, and the run that learns
-// before the one that has learned; of each kind the most frequent of this head, and a number that it makes zero: in this
-// row if there is one.
+// Chooses a cause and a number that it makes zero, in this row if possible. Causes that come from the scheme go before "no
+// target", the step that learns before the trained model, and then the most frequent cause of this head first.
 const telling = ["table flat", "whole position", "clamped", "saturated"];
 const rank_of = (kind) => telling.includes(kind) ? 0 : kind === "no target" ? 2 : 1;
 function zero_here() {
@@ -260,9 +262,10 @@ const zero = {
   title: () => "Here it is zero, because",
   tells() {
     const { run, quantity, kind, text, change, count, entries, place, vanishing } = zero_here();
-    return [learning() ? `At ${run.label}. ` : "", `For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ",
-      token_name(place.j), vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind),
-      `: ${text}. This is so for ${percent(count / entries)} of the pairs of this head.`,
+    return [when_words(run), `For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ",
+      token_name(place.j), vanishing ? " is close to zero. " : " is zero. ", make("b", {}, kind),
+      `: ${text}. This one cause has ${percent(count / entries)} of all pairs of this head, masked pairs included. The last column ` +
+        "has the share of all pairs whose gradient is exactly 0, by any cause.",
       change ? ` What would change it: ${change}.` : ""];
   },
   tries: "Which of these causes can training take away, and which can it not?",
@@ -275,7 +278,7 @@ const zero = {
     const bar = ({ by, entries }) => cause_bar(causes, by.map((count) => count / entries), 260, 16);
     const line = (share) => [name_cell(share.head ?? "all"), make("td", {}, bar(share)),
       right_cell(percent(share.zeros / share.entries))];
-    return [make("div", {}, note(present.map(named)), table_of(["head", "causes", "exactly 0"], all.map(line)))];
+    return [make("div", {}, note(present.map(named)), table_of(["head", "causes", "exactly 0, by any cause"], all.map(line)))];
   },
 };
 
@@ -294,7 +297,7 @@ function draw_step({ title, tells, tries, to: [where, change], picture }, number
   });
 }
 
-// With the engine in the page the loupe moves any gate; without it a slider goes through the stops of the story's pair.
+// With the engine in the page the loupe moves any gate. Without it, a slider goes through the stops of the story's pair.
 const move = {
   wants: () => (has_engine && loupe_view.wants()) || knob(),
   draw(number) {
@@ -308,9 +311,9 @@ const move = {
     stage.append(make("section", { class: "step" }, words, pictures));
     const { layer, head, i, j } = knob();
     dress(words, {}, make("p", {}, `When the page was written the engine computed the pass at eleven values of one number of layer ${layer}, ` +
-      `head ${head}, for the query `, token_name(i), " and the key ", token_name(j), ". Orange dashes are the model itself."));
+      `head ${head}, for the query `, token_name(i), " and the key ", token_name(j), ". Orange dashes show the unchanged model."));
     const show = draw_knob({ words, pictures });
-    dress(words, {}, elsewhere, make("p", { class: "try" }, "Move it to both ends: does the answer change, and does the gradient foretell by how much?"));
+    dress(words, {}, elsewhere, make("p", { class: "try" }, "Move it to both ends: does the answer change, and does the gradient predict by how much?"));
     of_selection(() => {
       elsewhere.replaceChildren(...at_knob() ? [] : ["The steps around this one now show another pair. ",
         button("back to the pair that moves", "to knob", () => update(to_knob()))]);
@@ -322,7 +325,7 @@ const move = {
 export const story_view = {
   key: "story", title: "Story",
   wants: () => !data.overview && asked().length > 0,
-  get bare() { return Boolean(data.effects); },  // heads are chosen among their effects, pairs in the pictures
+  get bare() { return Boolean(data.effects); },  // the effects choose heads, and the pictures pairs
   hint: "From the question to its gradient, step by step. A click on a token, a head or a key takes every step there.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j)],
