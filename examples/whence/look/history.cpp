@@ -125,10 +125,10 @@ std::vector<Measure> measures_of(const Inspection& inspection) {
 
 std::string line_of(const std::vector<Measure>& measures) {
   std::string line;
-  std::set<std::string> said;
+  std::set<std::string> printed;
   for (const Measure& measure : measures) {
     const std::string name = measure.what + measure.where, between = line.empty() ? "" : ", ";
-    const bool first = said.insert(name).second;
+    const bool first = printed.insert(name).second;
     if (measure.of == no_layer)
       line += to_text(between, no_layer, ' ', digits(measure.value, 3));
     else if (measure.where.empty())

@@ -11,7 +11,7 @@
 namespace whence::look {
 namespace {
 
-constexpr float nothing = std::numeric_limits<float>::quiet_NaN();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr double bytes_as_text = 4.0 / 3;            // of a byte, in base64
 constexpr index_t bytes_at_work = 2 << 20;           // of one map of pairs in a strip; its ops make a hundred maps
 constexpr index_t min_window = 32, max_window = 96;  // queries and keys
@@ -23,8 +23,8 @@ class Pooling {
   Pooling(const Quantity& quantity, const Overview& overview, bool causal)
       : causal_(causal), tokens_(overview.tokens), cell_(overview.cell), cells_(overview.cells) {
     const Shape shape{quantity.value.size(1), cells_, cells_};
-    pools_ = {quantity.without_numbers(), Tensor::full(shape, nothing), Tensor::full(shape, nothing),
-        Tensor::full(shape, nothing)};
+    pools_ = {quantity.without_numbers(), Tensor::full(shape, not_a_number), Tensor::full(shape, not_a_number),
+        Tensor::full(shape, not_a_number)};
     sums_.resize(static_cast<std::size_t>(numel(shape)));
   }
 
@@ -121,7 +121,7 @@ void fill(Window& window, const Rows& rows) {
       const Quantity& from = strip[k];
       if (first == window.i) {
         const Tensor empty =
-            Tensor::full({from.value.size(1), window.rows, window.columns}, nothing, from.value.dtype());
+            Tensor::full({from.value.size(1), window.rows, window.columns}, not_a_number, from.value.dtype());
         Quantity& to = window.quantities.emplace_back(from.without_numbers());
         to.value = empty;
         if (from.gradient.defined()) to.gradient = raw::copy(empty);

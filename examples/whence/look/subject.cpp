@@ -422,13 +422,13 @@ std::vector<double> probabilities_at(const Tensor& logits, index_t token) {
 std::vector<std::optional<Prediction>> Subject::predictions(const Tensor& logits) const {
   std::vector<std::optional<Prediction>> all(texts.size());
   if (given) return all;
-  constexpr std::size_t most = 4;
+  constexpr std::size_t max_answers = 4;
   for (std::size_t t = 0; t < all.size(); ++t) {
     if (!answers[t]) continue;
     const std::vector<double> shares = probabilities_at(logits, static_cast<index_t>(t));
     std::vector<std::size_t> order(shares.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size()));
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(max_answers, order.size()));
     std::ranges::partial_sort(order, middle, std::greater{}, [&](std::size_t k) { return shares[k]; });
     const auto answer = [&](std::size_t k) { return Prediction::Answer{outputs[k], shares[k]}; };
     const Prediction::Answer wanted = answer(static_cast<std::size_t>(targets.at({0, static_cast<index_t>(t)})));

@@ -21,7 +21,7 @@ namespace whence::look {
 namespace {
 
 // Returns a file name next to the page: look.html -> look.causes.csv
-std::string beside(const std::filesystem::path& page, const std::string& ending) {
+std::string companion_file(const std::filesystem::path& page, const std::string& ending) {
   return (page.parent_path() / (page.stem().string() + ending)).string();
 }
 
@@ -99,9 +99,9 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
   besides.patches = patches_of(inspection, request);
   const std::string html = page_of(inspection, besides);
   if (request.numbers) {
-    write(beside(page, ".safetensors"), tensors_of(inspection));
-    write(beside(page, ".causes.csv"), causes_of(inspection).csv());
-    write(beside(page, ".paths.csv"), paths_table(inspection).csv());
+    write(companion_file(page, ".safetensors"), tensors_of(inspection));
+    write(companion_file(page, ".causes.csv"), causes_of(inspection).csv());
+    write(companion_file(page, ".paths.csv"), paths_table(inspection).csv());
   }
   if (!besides.edits.empty()) std::cout << edits_table(besides.edits).text();
   write(page.string(), html);
@@ -142,7 +142,7 @@ bool write_overview(const Subject& subject, const PageRequest& request) {
   progress.finish();
   const std::filesystem::path page = file_to_write(request, "look.html");
   const std::string html = page_of(overview, rows, besides);
-  if (request.numbers) write(beside(page, ".safetensors"), tensors_of(overview));
+  if (request.numbers) write(companion_file(page, ".safetensors"), tensors_of(overview));
   std::cout << title_line(subject, rows.loss()) << "; as pools of " << overview.cell << " by " << overview.cell
             << " pairs, " << overview.windows.size() << " windows of single numbers\n";
   write(page.string(), html);

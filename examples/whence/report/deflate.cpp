@@ -34,10 +34,10 @@ std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes) {
 }
 #else
 std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes) {
-  constexpr std::size_t most = 65535;
+  constexpr std::size_t max_block = 65535;
   std::vector<std::uint8_t> result;
   do {
-    const std::size_t size = std::min(bytes.size(), most);
+    const std::size_t size = std::min(bytes.size(), max_block);
     const auto low = [](std::size_t number) { return static_cast<std::uint8_t>(number & 0xff); };
     const bool last = size == bytes.size();
     result.insert(
