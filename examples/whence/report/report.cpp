@@ -21,8 +21,7 @@ std::string plots_html(const std::vector<Plot>& plots) {
     std::vector<Json> curves;
     for (const Curve& curve : plot.curves) {
       if (curve.x.size() != curve.y.size())
-        throw Error(
-            "plot: ", curve.name, " has ", curve.x.size(), " x and ", curve.y.size(), " y; one y per x required");
+        throw Error("plot: ", curve.name, " has ", curve.x.size(), " x, ", curve.y.size(), " y; one y per x required");
       curves.push_back({{"name", curve.name}, {"x", curve.x}, {"y", curve.y}});
     }
     const Json data{{"x", plot.x_label}, {"y", plot.y_label}, {"log", plot.log_y}, {"curves", curves}};

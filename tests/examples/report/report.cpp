@@ -120,5 +120,5 @@ TEST_CASE("report: a plot is its curves as JSON, for the script of the page; a p
   CHECK(data.at("curves")[0] == nlohmann::json::parse(R"({"name": "cope", "x": [0, 1, 2], "y": [0.7, null, 0.01]})"));
   CHECK(occurrences(text, "document.querySelectorAll(\"script.plot\")") == 1);
   page.plots[0].curves[0].y.pop_back();
-  CHECK(message_of(page) == "plot: cope has 3 x and 2 y; one y per x required");
+  CHECK(message_of(page) == "plot: cope has 3 x, 2 y; one y per x required");
 }
