@@ -92,9 +92,9 @@ template <class T> struct MixBackward {
     for (extent first = part.first_seen, count = part.first_step; first < part.keys; first += step_keys<T>, ++count)
       step(first, count);
     write_queries();
-    p.enter(p.turns, b, number, last_step);
+    p.enter(p.order, b, number, last_step);
     write_weights();
-    p.leave(p.turns, b, number, last_step);
+    p.leave(p.order, b, number, last_step);
   }
 
   // Loads the block's rows of queries and of the output's gradient; nothing exists yet on the left of the first step.
@@ -130,10 +130,10 @@ template <class T> struct MixBackward {
     const extent end = begin + step_keys<T> >= part.keys ? part.keys + 2 * p.left : begin + step_keys<T>;
     channels_of(begin + 2 * p.right, end + 2 * p.right);
     score_columns(part, d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
-    p.enter(p.turns, b, number, count);
+    p.enter(p.order, b, number, count);
     for (extent at = begin; at < end; at += piece_keys<T>) piece(at, min(piece_keys<T>, end - at));
     for (extent h = 0; h < p.heads; ++h) head_products(h, begin, end);
-    p.leave(p.turns, b, number, count);
+    p.leave(p.order, b, number, count);
     carry(p.channels, 2 * kept, step_keys<T>, scores);
     carry(p.channels, 2 * p.left, step_keys<T>, gradient);
     pattern.first += step_keys<T>;
