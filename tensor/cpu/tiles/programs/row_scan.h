@@ -22,8 +22,8 @@ template <class T> struct RowScan : Program<T> {
   bool backward, by_table;
   Pairing<T> gates;  // used if gates are not those of the scores
   T slope;
-  // Of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `positions`, because a member would be
-  // reloaded after each store.
+  // Of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `positions`, because a member would
+  // be reloaded after each store.
   T *gate_scores, *p_of_pairs;
   // Per lane of the block: P so far, and its rounding error; z[f], z[f+1] - z[f] and their f; dz[f], dz[f+1] so far and
   // their f; the sum of dp up the keys.
