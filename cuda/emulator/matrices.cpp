@@ -37,7 +37,7 @@ template <class T> Register<T> register_of(T low, T high) {
     return std::uint32_t{low.bits} | std::uint32_t{high.bits} << 16;
 }
 
-template <class T> struct Operands {
+template <class T> struct MmaMatrices {
   compute_t<T> a[16][depth<T>], b[depth<T>][8], c[16][8];
 };
 
@@ -57,7 +57,7 @@ template <class T> int row_of_b(int in_group, int i) {
 int row_of_c(int group, int i) { return i < 2 ? group : group + 8; }
 int column_of_c(int in_group, int i) { return in_group * 2 + (i & 1); }
 
-template <class T> void gather(const std::uint64_t* lanes, Operands<T>& of) {
+template <class T> void gather(const std::uint64_t* lanes, MmaMatrices<T>& of) {
   for (int lane = 0; lane < lanes_of_warp; ++lane) {
     const MmaLane<T>& own = lane_at<MmaLane<T>>(lanes, lane);
     const int group = lane >> 2, in_group = lane % 4;
@@ -97,7 +97,7 @@ float cut_sum(const float* row, const float (*b)[8], int column, int terms, floa
 }  // namespace
 
 template <class T> void multiply_together(const std::uint64_t* lanes) {
-  Operands<T> of;
+  MmaMatrices<T> of;
   gather<T>(lanes, of);
   ++(depth<T> == 16 ? running.now.mma_16 : running.now.mma_8);
   bool cut = false;
