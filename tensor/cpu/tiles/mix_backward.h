@@ -44,7 +44,7 @@ template <class T> struct MixBackward {
   static constexpr extent wide = block_rows<T>;
   const MixProblem<T>& p;
   const extent b, number;
-  const Part<T> part;
+  const MixBlock<T> part;
   const extent width, value_width, kept;         // kept: columns that stay from piece to piece
   Columns<T> scores, gradient, pattern;          // of a step: X; dP, then dA, then dX; logits, then P
   Columns<T> hidden, dpre;                       // of a piece; each lags `left` columns behind the one it reads
