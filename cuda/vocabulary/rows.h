@@ -32,7 +32,7 @@ template <class T, class C, int N> WHENCE_HD void store_numbers(Global<T> to, in
   }
 }
 
-// The division of rows: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours
+// RowSplit divides rows: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours
 // in one access, and keeps `packs` of these in registers (0: the row is too wide, and is read again in each pass).
 // Neighbouring threads take neighbouring packs, then all move on by the whole team's length, so that every access of a
 // warp is contiguous. A row of 200 floats, by a warp that takes packs of 4 and keeps 2 of them:
@@ -124,10 +124,10 @@ template <class T> bool rows_fit_packs(index_t width, std::initializer_list<cons
   });
 }
 
-// Bytes of its rows that a thread holds in registers: `few` for short rows; `many` if it reads packs, `single`
-// for single numbers, each with an address and a condition. `block`: the threads that share a row too wide to be held,
-// which is read again from cache in each pass. few_by_block: true if `few` is worth separate kernels for rows that a
-// block shares.
+// RowBudget: the bytes of its rows that a thread holds in registers: `few` for short rows; `many` if it reads packs,
+// `single` for single numbers, each with an address and a condition. `block`: the threads that share a row too wide to
+// be held, which is read again from cache in each pass. few_by_block: true if `few` is worth separate kernels for rows
+// that a block shares.
 struct RowBudget {
   int few, many, single, block;
   bool few_by_block = false;

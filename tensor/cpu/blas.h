@@ -10,7 +10,7 @@
 
 namespace whence::blas {
 
-// Allocates buffers for `threads` products at a time, or for as many as there is room for. Throws OutOfMemory if none
+// Allocates buffers for `threads` products at a time, or for the largest number that fits. Throws OutOfMemory if none
 // fits.
 void require_buffers(int threads);
 

@@ -32,7 +32,7 @@ template <class T> WHENCE_INLINE extent panel_of(extent left) {
   return (vectors == 4 ? 2 : min(vectors, vectors_at_once)) * lanes<T>;
 }
 
-// How sums are stored: written to the result, or, after the first slab, added to it.
+// Finish: sums are written to the result, or, after the first slab, added to it.
 template <class T> struct Finish {
   T alpha;
   const T* bias;

@@ -2,8 +2,8 @@
 // has `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay
 // in registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is
 // copied into shared memory during the work on this one.
-//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij -
-//   top_i)
+//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i
+//   top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij - top_i)
 // A top need not be the maximum: earlier sums are rescaled only when a logit is 8 above it, which is rare. Logits, sums
 // and tables are f32. The pattern is rounded to T before it is multiplied with the values.
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.

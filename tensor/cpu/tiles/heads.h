@@ -1,6 +1,5 @@
 // One head at a time, forward and backward: the skeleton around the tile programs.
-//   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax,  o += x'
-//   V
+//   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax, o += x' V
 //   backward  the same tiles again:  P = share e^{x - top},  dx = P (V do' - o.do),  programs backward,
 //             dv += P do,  dk += dx q,  dq += dx' K
 // Stick-breaking replaces the softmax if p.stick (stick.h).

@@ -17,8 +17,8 @@ template <class T> static inline extent table_row(const Block<T>& block, extent 
 }
 
 // Numbers by distance of one head. Consecutive keys and queries read them along diagonals, from a copy with zeros on
-// both sides for pairs beyond the table. Otherwise each number is looked up, and a zero after the last stands for pairs
-// beyond.
+// both sides for pairs beyond the table. Otherwise each number is looked up, and pairs beyond read a zero after the
+// last.
 template <class T> struct DistanceNumbers {
   T* numbers;  // a copy
   T* of_key;   // those of one key, if each is looked up
