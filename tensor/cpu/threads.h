@@ -4,7 +4,6 @@
 namespace whence {
 
 int threads();                // in use; at first the number of cores, or OMP_NUM_THREADS
-                              // Error unless 1 to 1024
 void set_threads(int count);  // Error unless 1 to 1024
 
 }  // namespace whence
