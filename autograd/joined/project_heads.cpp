@@ -35,8 +35,8 @@ struct ProjectHeads {
     const index_t width = query.size(0), key_heads = key.size(0) * heads / width, total = width + 2 * key.size(0);
     const Counts counts{heads, key_heads, key_heads};
     const Tensor rows = raw::reshape(x, as_rows(x.shape()));
-    const Three turned{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
-    Tensor joined = joined_kernels(x).matmul_beside(rows, turned, std::span(biases).first(biased ? outputs : 0));
+    const Three transposed{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
+    Tensor joined = joined_kernels(x).matmul_beside(rows, transposed, std::span(biases).first(biased ? outputs : 0));
     if (!joined.defined()) {
       const Tensor bias = biased ? Tensor::like(x, {total}) : Tensor(), weight = Tensor::like(x, {total, x.size(2)});
       std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);

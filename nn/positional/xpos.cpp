@@ -79,9 +79,9 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   }
 
   Tensor faded(const Tensor& x, const Tensor& at, const Tensor& distance, const AttendContext& context) const {
-    const Tensor turned = rotary(x, rotation_angles(at, theta_), rotation_.interleaved);
+    const Tensor rotated = rotary(x, rotation_angles(at, theta_), rotation_.interleaved);
     const Tensor factors = raw::unary(functions::Exp{}, rotation_angles(distance, log_zeta_));  // [t d] or [b 1 t d]
-    return turned * context.on_device(raw::cast(factors, x.dtype()));
+    return rotated * context.on_device(raw::cast(factors, x.dtype()));
   }
 
   // The factors may use half of a dtype's range, in logarithms; the other half is for queries and keys.

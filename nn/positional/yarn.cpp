@@ -41,9 +41,10 @@ class Yarn final : public Rotating {
     return {arguments.or_length("original", "original length") + 1, Claims::any_length};
   }
 
-  // cd(turns)
-  double pair_of(double turns) const {
-    return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * turns)) / (2 * std::log(base_));
+  // cd(rotations)
+  double pair_of(double rotations) const {
+    return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * rotations)) /
+           (2 * std::log(base_));
   }
 
   PairSpeeds speeds_for(double tokens) const override {

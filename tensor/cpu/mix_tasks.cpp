@@ -61,7 +61,7 @@ template <class T> struct MixInputs {
   index_t table_shift, base_shift;
   Tensor table, base, key, value;
 
-  MixInputs(const TiledMix& at, const TiledMix::Operands& x, const Drop& drop) {
+  MixInputs(const TiledMix& at, const TiledMix::Operands& x, const DropoutMask& drop) {
     const Extents of = enter_facts("tiled_mix", at, x, drop, p);
     p.width = of['w'], p.kernel = of['k'], p.channels = of['x'];
     p.left = at.left, p.right = at.right, p.behind = at.behind;
@@ -158,7 +158,7 @@ void backward(
 
 void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
   if (output.device().is_gpu()) return joined_kernels(output).mix(*this, x, output, norms);
-  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
+  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, inputs.p);
@@ -169,7 +169,7 @@ void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& no
 void TiledMix::backward(
     const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
   if (output.device().is_gpu()) return joined_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
-  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
+  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, inputs.p);

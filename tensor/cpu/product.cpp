@@ -83,7 +83,7 @@ template <class T> void multiply(const Tile<T>& tile, T* scratch) {
   const extent slabs = parts_of(tile.depth, deepest), deep = parts_of(tile.depth, slabs);
   for (extent first = 0; first < tile.depth; first += deep) {
     const extent depth = min(deep, tile.depth - first);
-    const Finish<T> finish{tile.alpha, first + depth == tile.depth ? tile.bias : nullptr, first > 0};
+    const Epilogue<T> finish{tile.alpha, first + depth == tile.depth ? tile.bias : nullptr, first > 0};
     pack_b<T>({tile.b.at + first * tile.b.along, tile.b.across, tile.b.along}, tile.columns, depth, packed_b);
     for (extent row = 0; row < tile.rows; row += block_of_rows<T>) {
       const extent rows = min(block_of_rows<T>, tile.rows - row);

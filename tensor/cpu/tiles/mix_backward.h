@@ -146,7 +146,7 @@ template <class T> struct MixBackward {
     if (at < to) {
       mixed_logits(part, scores, hidden, at, to, pattern);
       for (extent h = 0; h < p.heads; ++h) {
-        const Block<T> block = part.of_head(h);
+        const QueryBlock<T> block = part.of_head(h);
         pattern_and_gradient(Tile<T>(block, at, to - at), row_numbers.from(h * wide), pattern(h, at), gradient(h, at));
       }
       for (extent channel = p.heads; channel < p.channels; ++channel) {
@@ -220,7 +220,7 @@ template <class T> struct MixBackward {
     for (extent channel = 0; channel < p.channels; ++channel) {
       part.blank_unseen(gradient(channel, from), from, to);
       if (channel < p.heads) continue;
-      const Block<T> block = part.of_head(channel - p.heads);
+      const QueryBlock<T> block = part.of_head(channel - p.heads);
       pieces.gather(Tile<T>(block, from, to - from), gradient(channel, from));
     }
   }
@@ -228,7 +228,7 @@ template <class T> struct MixBackward {
   // Adds to dv, dk and dq the terms of a head's P of the keys [begin, end), and of its dX of the keys `2 left` before
   // them.
   void head_products(extent h, extent begin, extent end) const {
-    const Block<T> block = part.of_head(h);
+    const QueryBlock<T> block = part.of_head(h);
     const Rows<const T> key = p.in[At::key];
     const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
                                   Rows<T> to) {

@@ -26,7 +26,7 @@ template <class T> struct Columns {
 
 template <class T> struct MixBlock {
   const MixProblem<T>& p;
-  Block<T> block;  // of head 0: which queries
+  QueryBlock<T> block;  // of head 0: which queries
   extent wide, keys;
   extent first_seen, hidden_end;  // range of columns where hidden is computed and that some query sees
   extent first_step;              // of backward: whole steps before the window are skipped
@@ -64,7 +64,7 @@ template <class T> struct MixBlock {
   }
   // Lanes from here on see column c, if it is a key.
   extent first_lane(extent c) const { return min(wide, max(0, c - block.first_token() - p.after)); }
-  Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
+  QueryBlock<T> of_head(extent h) const { return QueryBlock<T>(p, block.b, h, block.first_query, block.rows, wide); }
 
   // Sets to 0 the unseen pairs of a head's columns [begin, end).
   void blank_unseen(T* head, extent begin, extent end) const {
@@ -165,7 +165,7 @@ template <class T>
 static void piece_columns(const MixBlock<T>& part, Piecewise<T>& pieces, extent begin, extent end, Columns<T> scores) {
   const extent from = min(max(begin, 0), end), to = max(min(end, part.keys), from), heads = part.p.heads;
   for (extent h = 0; pieces.runs(part.p) && h < heads; ++h) {
-    const Block<T> block = part.of_head(h);
+    const QueryBlock<T> block = part.of_head(h);
     clear(scores(heads + h, begin), (end - begin) * part.wide);
     pieces.add(Tile<T>(block, from, to - from), scores(heads + h, from));
     part.blank_unseen(scores(heads + h, begin), begin, end);

@@ -62,7 +62,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
     const Columns<T> logits{f.logits, begin, f.row, part.wide};
     mixed_logits(part, scores, hidden, begin, end, logits);
     for (extent h = 0; h < p.heads; ++h) {
-      const Block<T> block = part.of_head(h);
+      const QueryBlock<T> block = part.of_head(h);
       const Tile<T> tile(block, begin, end - begin);
       T *x = logits(h, begin), *output = f.output + h * part.wide * width;
       if (f.softmax(h).add(tile, x)) f.softmax(h).fade(block.rows, width, output);

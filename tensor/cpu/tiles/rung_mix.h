@@ -40,12 +40,12 @@ template <class T> struct MixMap {
 template <class T> struct MixRow {
   using extent = std::int64_t;
 
-  template <class N> struct Operands {
+  template <class N> struct Inputs {
     N *q, *k, *v;    // [h t d]
     N* base;         // [h t], by distance
     N *w1, *u, *w2;  // [w h kernel], [left+1 w right+t], whose distances begin at -right, [h w kernel]
   };
-  Operands<const T> x;
+  Inputs<const T> x;
   extent i, heads, tokens, dim, width, kernel, left;
   T scale, slope;
 
@@ -59,7 +59,7 @@ template <class T> struct MixRow {
   }
 
   // Adds the gradients to d.
-  void backward(const T* d_o, const Operands<T>& d) const {
+  void backward(const T* d_o, const Inputs<T>& d) const {
     const auto [s, hidden, p] = maps();
     MixMap<T> da(heads, i + 1), d_pre(width, hidden.columns);
     for (extent h = 0; h < heads; ++h) {
