@@ -219,7 +219,7 @@ std::vector<CheckedSample> samples() {
   return all;
 }
 
-std::vector<BadInput> bad_inputs() {
+std::vector<BadInput> rotary_refusals() {
   return {
       refusal("rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
               "leading axes equal or 1",
@@ -234,7 +234,7 @@ Tensor reference(const std::vector<Tensor>& in) {
   return concat_along(-1, {first * cos(a) - second * sin(a), first * sin(a) + second * cos(a)});
 }
 
-const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference});
+const CheckedEntry checked({Rotary::name, false, samples, rotary_refusals, reference});
 
 }  // namespace
 

@@ -97,7 +97,7 @@ class Rope final : public Rotating {
   std::vector<double> short_, long_;
 };
 
-std::vector<SchemeOption> options() {
+std::vector<SchemeOption> rope_options() {
   std::vector<SchemeOption> all = rotation_options();
   for (SchemeOption& option : std::vector<SchemeOption>{
            option::number("keep", 1, {0, 1}, "share of the pairs that are rotated, the fastest ones"),
@@ -118,7 +118,7 @@ const RegisterScheme registered{{.name = "rope",
     .title = "rotary position embedding",
     .paper = "Su et al. 2021, arXiv:2104.09864",
     .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t rotates pair m by t base^(-2m/d)",
-    .options = options(),
+    .options = rope_options(),
     .probes = Rotating::probes("  (RoPE)"),
     .variants = {"rope(layout=interleaved, width=2)", "rope(keep=0.5)", "rope(keep=0)", "rope(keep=0.75, scaling=ntk)",
         "rope(scaling=dynamic, factor=2, original=4)", "rope(scaling=llama3, factor=8, original=6)",
