@@ -21,13 +21,20 @@ namespace whence::tiles {
 InstructionSet chosen_set();
 
 template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set) {
-#ifdef WHENCE_X86
-  if constexpr (!std::is_same_v<T, Dual>) {
+  if constexpr (std::is_same_v<T, Dual>) {
+    return of_plain<T>();
+  } else {
+#ifdef WHENCE_BUILDS_AVX512
     if (set == InstructionSet::avx512) return of_avx512<T>();
-    if (set == InstructionSet::avx2) return of_avx2<T>();
-  }
 #endif
-  return of_plain<T>();
+#ifdef WHENCE_BUILDS_AVX2
+    if (set == InstructionSet::avx2) return of_avx2<T>();
+#endif
+#ifdef WHENCE_BUILDS_PLAIN
+    if (set == InstructionSet::plain) return of_plain<T>();
+#endif
+    fail("tiles", "no functions of ", to_string(set), " in this build");
+  }
 }
 
 // Calls f(Functions<T>) with T the output's type.

@@ -83,7 +83,7 @@ template <class T> struct Functions {
 };
 
 // One for each instruction set that was compiled, chosen at run time: one program runs everywhere.
-template <class T> Functions<T> of_avx512();  // float, double; only if WHENCE_X86
+template <class T> Functions<T> of_avx512();  // float, double; only in builds with that set
 template <class T> Functions<T> of_avx2();
 template <class T> Functions<T> of_plain();  // float, double, Dual
 
