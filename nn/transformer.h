@@ -45,7 +45,7 @@ struct TransformerOptions {
   bool recompute_layers = false;
 };
 
-// What a block passes to a probe itself: "blocks.0.residual". What goes into the first block passes "embedded".
+// Probes of a block itself: "blocks.0.residual". The input of the first block passes "embedded".
 const std::vector<ProbeInfo>& block_probes();
 
 class Block final : public Module {

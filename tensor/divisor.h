@@ -1,8 +1,9 @@
 // Division by a number that is known before a kernel starts. A GPU has no divide instruction: a 32-bit quotient takes
 // many instructions, a 64-bit one a call. The CPU finds a factor once, and each index then takes one multiplication and
-// one shift.   i / d = floor(2i m / 2^(w + s))    s = ceil(log2 d),  m = ceil(2^(w - 1 + s) / d),  w = 32 or 64 bits
-// Exact for 0 <= i < 2^(w - 1): m d exceeds 2^(w - 1 + s) by e < d <= 2^s, so the product is too large by i e / 2^(w -
-// 1 + s) / d < 1 / d, which no floor sees.  (Granlund and Montgomery 1994)
+// one shift.
+//   i / d = floor(2i m / 2^(w + s))    s = ceil(log2 d),  m = ceil(2^(w - 1 + s) / d),  w = 32 or 64 bits
+// Exact for 0 <= i < 2^(w - 1): m d exceeds 2^(w - 1 + s) by e < d <= 2^s, so the product is too large by
+// i e / 2^(w - 1 + s) / d < 1 / d, which no floor sees.  (Granlund and Montgomery 1994)
 #pragma once
 
 #include <bit>

@@ -13,7 +13,7 @@ class MatrixLayout {
   // wider rows. Then the kernel that writes it, a product or cross-entropy's backward, writes zeros between its rows.
   virtual Tensor product_rows(const Tensor& x, index_t rows, index_t width) { return Tensor::like(x, {rows, width}); }
   // True for a transposed view whose gradient should be made with the strides of x, so that nothing is copied.
-  virtual bool lies_turned(const Tensor&) { return false; }
+  virtual bool is_transposed_view(const Tensor&) { return false; }
   // True if each product would copy these matrices first.
   virtual bool is_copied_by_products(const Tensor&) { return false; }
 };

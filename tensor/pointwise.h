@@ -21,7 +21,7 @@ struct UnaryAttributes {
   double a = 0, b = 0;
 };
 
-// What is stated about a function of one number, next to its formula.
+// UnaryFacts: data about a function of one number, next to its formula.
 struct UnaryFacts {
   struct Known {
     double x, y;
@@ -194,7 +194,7 @@ struct BinaryFacts {
   } known[3];
 };
 
-// Of two equal numbers max and min return the first. Each argument gets half of the gradient, so a dual gets the mean
+// At equal numbers max and min return the first. Each argument gets half of the gradient, so a dual gets the mean
 // of both tangents.
 template <class T> WHENCE_HD T at_tie(T a, T) { return a; }
 WHENCE_HD inline Dual at_tie(Dual a, Dual b) { return {a.value, 0.5 * (a.tangent + b.tangent)}; }

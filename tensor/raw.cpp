@@ -144,9 +144,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias
   require_matrix("b", b);
   require_alike("matmul", "a", a, "b", b);
   if (a.size(-1) != b.size(-2)) {
-    const bool turned = a.size(-1) == b.size(-1);
+    const bool fits_transposed = a.size(-1) == b.size(-1);
     fail("matmul", "a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
-        " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them");
+        " differ; equal ones are required; ", fits_transposed ? "transpose b" : "transpose or reshape one of them");
   }
   if (bias) {
     require_shape("matmul", "bias", *bias, {b.size(-1)});

@@ -21,8 +21,8 @@ namespace whence {
     std::string_view name, const std::vector<std::string>& candidates);
 
 // Returns "rope, cope": part(item) of each item, where `part` is a member or a function.
-template <class Items, class Part = std::identity>
-[[nodiscard]] std::string joined(const Items& items, const Part& part = {}, std::string_view separator = ", ") {
+template <class Items, class Projection = std::identity>
+[[nodiscard]] std::string joined(const Items& items, const Projection& part = {}, std::string_view separator = ", ") {
   std::string text;
   for (const auto& item : items) text += to_text(text.empty() ? "" : separator, std::invoke(part, item));
   return text;

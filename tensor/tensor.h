@@ -19,7 +19,7 @@ namespace whence {
 
 struct Stream;
 
-// What the autograd layer attaches to a tensor. tensor/ only counts its references.
+// GraphLink is attached by the autograd layer. tensor/ only counts its references.
 class GraphLink : public RefCounted {
  public:
   virtual void dispose() = 0;

@@ -35,12 +35,12 @@ struct ContiguousAll {
   }
 };
 
-CheckedSample sample(std::string name, bool turned, bool unread) {
+CheckedSample sample(std::string name, bool transposed, bool unread) {
   return {std::move(name), false, {draw::normal({2, 3, 4}), draw::normal({2, 3, 1}), draw::normal({2, 3, 2})},
-      [turned, unread](const std::vector<Tensor>& in) {
-        const auto given = [&](std::size_t k) { return turned || k == 1 ? transpose(in[k]) : in[k]; };
+      [transposed, unread](const std::vector<Tensor>& in) {
+        const auto given = [&](std::size_t k) { return transposed || k == 1 ? transpose(in[k]) : in[k]; };
         const auto [a, b, c] = contiguous_all({given(0), given(1), given(2)});
-        return unread ? concat_along(turned ? 1 : 2, {a, c})
+        return unread ? concat_along(transposed ? 1 : 2, {a, c})
                       : concat_along(0, {reshape(a, {-1}), reshape(b, {-1}), reshape(c, {-1})});
       }};
 }
@@ -53,7 +53,7 @@ Tensor reference(const std::vector<Tensor>& in) {
 
 const CheckedEntry checked({ContiguousAll::name, false,
     [] {
-      return std::vector{sample("turned", true, false), sample("one of them turned", false, false),
+      return std::vector{sample("transposed", true, false), sample("one of them transposed", false, false),
           sample("one that nobody reads", true, true)};
     },
     {}, reference});

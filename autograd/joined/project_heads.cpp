@@ -35,8 +35,8 @@ struct ProjectHeads {
     const index_t width = query.size(0), key_heads = key.size(0) * heads / width, total = width + 2 * key.size(0);
     const Counts counts{heads, key_heads, key_heads};
     const Tensor rows = raw::reshape(x, as_rows(x.shape()));
-    const Three turned{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
-    Tensor joined = joined_kernels(x).matmul_beside(rows, turned, std::span(biases).first(biased ? outputs : 0));
+    const Three transposed{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
+    Tensor joined = joined_kernels(x).matmul_beside(rows, transposed, std::span(biases).first(biased ? outputs : 0));
     if (!joined.defined()) {
       const Tensor bias = biased ? Tensor::like(x, {total}) : Tensor(), weight = Tensor::like(x, {total, x.size(2)});
       std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);
@@ -172,7 +172,7 @@ std::vector<CheckedSample> samples() {
       sample("no tokens", {2, 0, 3}, 1, 2, true)};
 }
 
-std::vector<BadInput> bad_inputs() {
+std::vector<BadInput> projection_refusals() {
   const Projection other{draw::zeros(4, 3), {}}, narrow{draw::zeros(2, 3), {}},
       biased{draw::zeros(4, 3), draw::zeros(4)};
   const Tensor x = draw::zeros(1, 2, 3);
@@ -189,14 +189,14 @@ std::vector<BadInput> bad_inputs() {
 }
 
 // [q; k; v] of the first sample
-Tensor reference(const Inputs& in) {
+Tensor projection_reference(const Inputs& in) {
   std::vector<Tensor> parts;
   for (std::size_t k = 0; k < outputs; ++k)
     parts.push_back(permute(reshape(linear(in[0], in[1 + k], in[4 + k]), {2, 3, 2, 3}), {0, 2, 1, 3}));
   return concat_along(1, parts);
 }
 
-const CheckedEntry checked({ProjectHeads::name, false, samples, bad_inputs, reference});
+const CheckedEntry checked({ProjectHeads::name, false, samples, projection_refusals, projection_reference});
 
 }  // namespace
 

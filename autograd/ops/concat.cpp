@@ -38,19 +38,19 @@ class ConcatNode final : public Node {
   std::vector<Edge> edges_;
 };
 
-constexpr const char* op = "concat_along";
+constexpr const char* op_name = "concat_along";
 
 // Returns the result's shape; throws if the parts do not fit.
 Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
   Shape shape = parts[0].shape();
   for (std::size_t k = 1; k < parts.size(); ++k) {
-    raw::require_alike(op, "part 0", parts[0], "another part", parts[k]);
+    raw::require_alike(op_name, "part 0", parts[0], "another part", parts[k]);
     bool agree = parts[k].rank() == shape.rank();
     for (int other = 0; agree && other < shape.rank(); ++other)
       agree = other == axis || parts[k].size(other) == shape[other];
     if (!agree) {
-      fail(op, "part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(), "; equal extents outside axis ",
-          axis, " required");
+      fail(op_name, "part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(),
+          "; equal extents outside axis ", axis, " required");
     }
     shape[axis] += parts[k].size(axis);
   }
@@ -67,7 +67,7 @@ Tensor join(int axis, const std::vector<Tensor>& parts) {
   return y;
 }
 
-std::vector<CheckedSample> samples() {
+std::vector<CheckedSample> concat_samples() {
   const auto along = [](int axis) { return [axis](const std::vector<Tensor>& in) { return concat_along(axis, in); }; };
   return {{"three parts, middle axis", false,
               {draw::normal({2, 1, 3}), draw::normal({2, 4, 3}), draw::normal({2, 2, 3})}, along(1)},
@@ -76,21 +76,21 @@ std::vector<CheckedSample> samples() {
       {"an empty part", false, {draw::normal({0, 2}), draw::normal({3, 2})}, along(0)}};
 }
 
-std::vector<BadInput> bad_inputs() {
+std::vector<BadInput> concat_refusals() {
   const std::vector<Tensor> parts{draw::zeros(2, 3), draw::zeros(3, 3)}, none;
   return {refusal("concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required", concat_along,
               1, parts),
       refusal("concat_along: no parts given; at least one required", concat_along, 0, none)};
 }
 
-const CheckedEntry checked({op, false, samples, bad_inputs, {}});
+const CheckedEntry checked({op_name, false, concat_samples, concat_refusals, {}});
 
 }  // namespace
 
 Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site site) {
   const CallSite place(site);
-  if (parts.empty()) fail(op, "no parts given; at least one required");
-  const int normal = normal_axis(op, axis, parts[0].rank());
+  if (parts.empty()) fail(op_name, "no parts given; at least one required");
+  const int normal = normal_axis(op_name, axis, parts[0].rank());
   std::vector<const Tensor*> each;
   for (const Tensor& part : parts) each.push_back(&part);
   if (detail::mixes_duals(each)) {
@@ -98,7 +98,7 @@ Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site site) {
     for (const Tensor& part : parts) duals.push_back(detail::beside_duals(part));
     return concat_along(normal, duals, site);
   }
-  detail::Watched run(op, false);
+  detail::Watched run(op_name, false);
   const Tensor y = join(normal, parts);
   Ref<ConcatNode> node;
   if (recording() && std::any_of(parts.begin(), parts.end(), tracked)) {

@@ -194,7 +194,7 @@ struct ConvolveHeads {
     const auto drawn = [](const char* called, const Shape& x, index_t q, index_t k, index_t behind, bool later) {
       return Sample<ConvolveHeads>{called, {behind, later}, {draw::normal(x), draw::normal({x[1], q, k})}};
     };
-    return {drawn("causal", {2, 3, 4, 4}, 2, 3, 0, false), drawn("turned", {2, 3, 4, 4}, 2, 3, 0, true),
+    return {drawn("causal", {2, 3, 4, 4}, 2, 3, 0, false), drawn("transposed", {2, 3, 4, 4}, 2, 3, 0, true),
         drawn("all keys", {1, 2, 3, 5}, 3, 5, 5, false), drawn("later rows", {1, 2, 3, 6}, 2, 3, 3, false),
         drawn("wider than the row", {1, 1, 2, 2}, 4, 7, 0, false), drawn("one tap", {1, 2, 3, 3}, 1, 1, 0, false),
         drawn("more keys than a tile", {1, 1, 2, 259}, 2, 5, 258, false),
@@ -258,7 +258,7 @@ struct HeadKernelGradient {
   static Samples<HeadKernelGradient> samples() {
     const Shape shape{2, 2, 3, 4};
     return {{"causal", {0, 2, 3, false}, {draw::normal(shape), draw::normal(shape)}},
-        {"turned", {1, 2, 3, true}, {draw::normal(shape), draw::normal(shape)}}};
+        {"transposed", {1, 2, 3, true}, {draw::normal(shape), draw::normal(shape)}}};
   }
 };
 

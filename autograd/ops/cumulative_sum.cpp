@@ -33,7 +33,7 @@ Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& sit
   return transpose(running_sum(transpose(x, axis, -1, site), reverse, dtype, site), axis, -1, site);
 }
 
-std::vector<BadInput> refusals() {
+std::vector<BadInput> sum_refusals() {
   return {refusal("cumulative_sum: x is []; at least one axis required", cumulative_sum, draw::zeros(), 0),
       refusal("reverse_cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", reverse_cumulative_sum,
           draw::zeros(2, 3), 2, false)};
@@ -45,7 +45,7 @@ const CheckedEntry checked({"cumulative_sum", false,
             {"long rows", {2, 67}, {-1, true, false}}, {"one element", {3, 1}, {-1, false, false}},
             {"no elements", {2, 0}, {-1, false, false}}, {"first axis, forwards", {5, 3}, {0, false, false}},
             {"middle axis, backwards", {2, 4, 3}, {1, true, false}}, {"backwards, wide", {4, 40}, {-1, true, true}}}),
-    refusals});
+    sum_refusals});
 
 }  // namespace
 

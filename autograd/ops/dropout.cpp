@@ -85,7 +85,7 @@ Tensor drop(const Tensor& x, double probability, const Stream& stream, const Str
   return y;
 }
 
-std::vector<BadInput> refusals() {
+std::vector<BadInput> dropout_refusals() {
   return {refusal("dropout: probability 1 given; a number in [0, 1) required", dropout, draw::zeros(2), 1, Stream(),
               StripOf{}),
       refusal("dropout: x is [2], a strip of 4 rows; [... i, j] required", dropout, draw::zeros(2), 0.5, Stream(),
@@ -102,7 +102,7 @@ const CheckedEntry checked({"dropout", false,
                      {"a strip of fewer columns", {2, 3, 5}, {0.4, Stream(7, "dropout", 3), StripOf{2, 9, 7}}},
                      {"0-d", {}, {0.5, Stream(1, "dropout"), StripOf{}}},
                      {"nothing", {0, 2}, {0.5, Stream(1, "dropout"), StripOf{}}}}),
-    refusals});
+    dropout_refusals});
 
 }  // namespace
 

@@ -25,7 +25,7 @@ struct MatMul {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    saved.b_is_transposed = kernels(b.device()).lies_turned(b);
+    saved.b_is_transposed = kernels(b.device()).is_transposed_view(b);
     return raw::matmul(a, b, scale);
   }
 

@@ -8,7 +8,7 @@
 namespace whence {
 namespace {
 
-using Axes = std::vector<int>;
+using AxisList = std::vector<int>;
 
 // Returns `from` with extent 1 on the reduced axes; without axes, on all of them.
 Shape kept_shape(const char* op, const Shape& from, const std::vector<int>& axes) {
@@ -22,11 +22,11 @@ Shape kept_shape(const char* op, const Shape& from, const std::vector<int>& axes
 
 // y = sum_{axes} x    dx = dy at every summed position
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site site) {
-  const auto total = [](const Tensor& from, const Axes& over, bool keep) {
+  const auto total = [](const Tensor& from, const AxisList& over, bool keep) {
     raw::require_floating("sum", "x", from);
     return raw::reduce(Reduction::sum, from, over, keep);
   };
-  const auto spread = [](const Tensor& dy, const Shape& from, const Axes& over, bool) {
+  const auto spread = [](const Tensor& dy, const Shape& from, const AxisList& over, bool) {
     return expand(reshape(dy, kept_shape("sum", from, over)), from);
   };
   return linear_map("sum", site, x, total, spread, axes, keep_axes);
@@ -48,7 +48,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape, Site site) {
     // Axes that broadcasting added are summed away; axes that it stretched are summed to extent 1.
     const int added = from.rank() - to.rank();
     bool fits = added >= 0;
-    Axes axes;
+    AxisList axes;
     for (int axis = 0; fits && axis < from.rank(); ++axis) {
       const index_t extent = axis < added ? 1 : to[axis - added];
       fits = extent == from.size(axis) || extent == 1;
@@ -84,9 +84,9 @@ std::vector<CheckedSample> maximum_samples() {
       {"middle axis", false, {draw::normal({2, 4, 3})}, along(1)},
       {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)}, {"one axis", false, {draw::normal({7})}, along(0)}};
 }
-std::vector<BadInput> refusals() {
-  return {
-      refusal("sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", sum, draw::zeros(2, 3), Axes{2}, false),
+std::vector<BadInput> axis_refusals() {
+  return {refusal("sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", sum, draw::zeros(2, 3), AxisList{2},
+              false),
       refusal("sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required", sum_to, draw::zeros(2, 3),
           Shape{2}),
       refusal("maximum_along: x is [2,0]; at least one element along axis 1 required", maximum_along, draw::zeros(2, 0),
@@ -95,13 +95,15 @@ std::vector<BadInput> refusals() {
 
 const CheckedEntry checked[] = {
     {{"sum", false,
-        drawn<Axes, bool>(sum, {{"all", {2, 3, 4}, {Axes{}, false}}, {"middle axis", {2, 3, 4}, {Axes{1}, false}},
-                                   {"two axes, kept", {2, 3, 4}, {Axes{0, -1}, true}}, {"0-d", {}, {Axes{}, false}},
-                                   {"of nothing", {3, 0}, {Axes{1}, false}}}),
-        refusals}},
+        drawn<AxisList, bool>(
+            sum, {{"all", {2, 3, 4}, {AxisList{}, false}}, {"middle axis", {2, 3, 4}, {AxisList{1}, false}},
+                     {"two axes, kept", {2, 3, 4}, {AxisList{0, -1}, true}}, {"0-d", {}, {AxisList{}, false}},
+                     {"of nothing", {3, 0}, {AxisList{1}, false}}}),
+        axis_refusals}},
     {{"mean", false,
-        drawn<Axes, bool>(mean, {{"all", {3, 5}, {Axes{}, false}}, {"last axis, kept", {2, 3, 4}, {Axes{-1}, true}},
-                                    {"outer axes", {2, 3, 4}, {Axes{0, 1}, false}}})}},
+        drawn<AxisList, bool>(
+            mean, {{"all", {3, 5}, {AxisList{}, false}}, {"last axis, kept", {2, 3, 4}, {AxisList{-1}, true}},
+                      {"outer axes", {2, 3, 4}, {AxisList{0, 1}, false}}})}},
     {{"sum_to", false,
         drawn<Shape>(sum_to, {{"inner and leading axis", {2, 3, 4}, Shape{3, 1}}, {"to 0-d", {2, 3}, Shape{}},
                                  {"from nothing", {0, 3}, Shape{1, 3}}})}},

@@ -45,8 +45,8 @@ struct Table {
   }
 };
 
-// Which dims form a pair, and which row of angles a row of x uses.
-struct Pairing {
+// The dims that form a pair, and the row of angles that each row of x uses.
+struct RotaryLayout {
   StridedIndex<1> angles;  // row of angles of a row of x: axes that share one have a stride of 0
   index_t pairs, width, first_step, second_offset;
 
@@ -62,7 +62,7 @@ template <class T> struct RotateRow {
   const T* x;
   const compute_t<T>*cosine, *sine;
   T* y;
-  Pairing at;
+  RotaryLayout at;
   bool inverse;
   WHENCE_HD void operator()(index_t row) const {
     const index_t angles = at.angles(row)[0];
@@ -79,7 +79,7 @@ template <class T> struct RotatePair {
   const T* x;
   const compute_t<T>*cosine, *sine;
   T* y;
-  Pairing at;
+  RotaryLayout at;
   Divisor units;  // threads of a row
   bool inverse;
   WHENCE_HD void operator()(index_t unit) const {
@@ -103,7 +103,7 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
   Shape per_row = rows;
   per_row.push_back(pairs);
   const Strides stride = raw::expand(cosine, per_row).strides();
-  const Pairing at{{rows, {stride}}, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
+  const RotaryLayout at{{rows, {stride}}, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
   visit_floating("rotary", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     if (x.device().is_cpu()) {
@@ -219,7 +219,7 @@ std::vector<CheckedSample> samples() {
   return all;
 }
 
-std::vector<BadInput> bad_inputs() {
+std::vector<BadInput> rotary_refusals() {
   return {
       refusal("rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
               "leading axes equal or 1",
@@ -234,7 +234,7 @@ Tensor reference(const std::vector<Tensor>& in) {
   return concat_along(-1, {first * cos(a) - second * sin(a), first * sin(a) + second * cos(a)});
 }
 
-const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference});
+const CheckedEntry checked({Rotary::name, false, samples, rotary_refusals, reference});
 
 }  // namespace
 

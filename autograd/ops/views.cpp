@@ -86,14 +86,14 @@ Tensor contiguous(const Tensor& x, Site site) { return x.is_contiguous() ? x : i
 
 namespace {
 
-using Axes = std::vector<int>;
+using AxisList = std::vector<int>;
 
-std::vector<BadInput> refusals() {
+std::vector<BadInput> view_refusals() {
   const Tensor x = draw::zeros(2, 3);
   return {refusal("reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1",
               reshape, x, Shape{4, 2}),
-      refusal("permute: x is [2,3], axis 0 given twice; each axis is required once", permute, x, Axes{0, 0}),
-      refusal("permute: x is [2,3], 1 axes given; each of its 2 axes is required once", permute, x, Axes{0}),
+      refusal("permute: x is [2,3], axis 0 given twice; each axis is required once", permute, x, AxisList{0, 0}),
+      refusal("permute: x is [2,3], 1 axes given; each of its 2 axes is required once", permute, x, AxisList{0}),
       refusal("slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required",
           slice, x, 1, 2, 5, 1),
       refusal("select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required", select, x, 1, 3),
@@ -106,11 +106,11 @@ const CheckedEntry checked[] = {
     {{"reshape", false,
         drawn<Shape>(reshape, {{"merge", {2, 3, 4}, {{6, 4}}}, {"split, one extent worked out", {12}, {{3, -1, 2}}},
                                   {"to 0-d", {1, 1}, Shape{}}, {"empty", {3, 0}, {{0, 7}}}}),
-        refusals}},
+        view_refusals}},
     {{"permute", false,
-        drawn<Axes>(permute,
-            {{"cycle of three", {2, 3, 4}, Axes{1, 2, 0}}, {"[b t h d] to [b h t d]", {2, 3, 4, 5}, Axes{0, 2, 1, 3}},
-                {"negative axes", {3, 3, 3}, Axes{-1, 0, -2}}, {"0-d", {}, Axes{}}})}},
+        drawn<AxisList>(permute, {{"cycle of three", {2, 3, 4}, AxisList{1, 2, 0}},
+                                     {"[b t h d] to [b h t d]", {2, 3, 4, 5}, AxisList{0, 2, 1, 3}},
+                                     {"negative axes", {3, 3, 3}, AxisList{-1, 0, -2}}, {"0-d", {}, AxisList{}}})}},
     {{"transpose", false,
         drawn<int, int>(transpose, {{"last two", {2, 3, 4}, {-2, -1}}, {"outer and inner", {2, 3, 4}, {0, 2}},
                                        {"an axis with itself", {2, 3}, {1, 1}}})}},

@@ -133,7 +133,7 @@ std::vector<CheckedSample> samples() {
   return all;
 }
 
-std::vector<BadInput> bad_inputs() {
+std::vector<BadInput> attention_refusals() {
   const auto call = [](const Shape& q, const Shape& k) {
     At::Operands x;
     x[At::query] = Tensor::zeros(q), x[At::key] = Tensor::zeros(k), x[At::value] = Tensor::zeros(k);
@@ -173,7 +173,7 @@ Tensor reference(const Inputs& in) {
   return Tensor::of(y, in[0].shape(), DType::f64);
 }
 
-const CheckedEntry checked({Attention::name, true, samples, bad_inputs, reference, true});
+const CheckedEntry checked({Attention::name, true, samples, attention_refusals, reference, true});
 
 }  // namespace
 

@@ -75,7 +75,7 @@ std::vector<CheckedSample> samples() {
   return samples_of(cases(), [](const At& at, const At::Operands& x) { return tiled_mix(at, x); });
 }
 
-std::vector<BadInput> bad_inputs() {
+std::vector<BadInput> mix_refusals() {
   const auto call = [](index_t left, index_t taps) {
     At at;
     at.left = left;
@@ -97,7 +97,7 @@ std::vector<BadInput> bad_inputs() {
        }}};
 }
 
-const CheckedEntry checked({Mix::name, true, samples, bad_inputs, {}, true});
+const CheckedEntry checked({Mix::name, true, samples, mix_refusals, {}, true});
 
 }  // namespace
 

@@ -26,7 +26,7 @@ std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_
   for (index_t i = 0; i < rows; ++i) {
     for (index_t j = 0; j < columns; ++j) {
       matrix[static_cast<std::size_t>(i * columns + j)] =
-          static_cast<compute_t<T>>(first[from.turned ? j * from.leading + i : i * from.leading + j]);
+          static_cast<compute_t<T>>(first[from.transposed ? j * from.leading + i : i * from.leading + j]);
     }
   }
   return matrix;
@@ -75,7 +75,7 @@ void note_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size)
 
 // Checks cuBLAS's rules for a matrix, and that all of it belongs to one tensor.
 void require_matrix(const char* name, const BlasMatrix& x, index_t rows, index_t columns, index_t batch, index_t size) {
-  const index_t lines = x.turned ? columns : rows, extent = x.turned ? rows : columns;
+  const index_t lines = x.transposed ? columns : rows, extent = x.transposed ? rows : columns;
   const auto wrong = [&](const std::string& given, const std::string& required) {
     fail("matmul", to_text(name, " [", rows, ' ', columns, "] ", given, "; ", required, " is required"));
   };

@@ -17,7 +17,7 @@ void BlockMemory::begin_block(std::size_t bytes) {
     bytes_ = static_cast<std::byte*>(std::aligned_alloc(256, reserved_));
   }
   size_ = bytes;
-  parts_.clear();
+  arrays_.clear();
   if (shadow_.size() < bytes) shadow_.resize(bytes);
   if (bytes > 0) std::memset(bytes_, 0xFF, bytes);
 }
@@ -28,8 +28,8 @@ std::byte* BlockMemory::part(int parts, std::size_t used, std::size_t bytes, con
     stop(at, to_text(used + bytes, " bytes of shared memory asked for; the launch gives ", size_,
                  "; give it more by shared_bytes"));
   }
-  if (index == parts_.size()) parts_.push_back({bytes, running.thread, short_site(at)});
-  const Part& first = parts_[index];
+  if (index == arrays_.size()) arrays_.push_back({bytes, running.thread, short_site(at)});
+  const SharedArray& first = arrays_[index];
   if (first.bytes != bytes) {
     stop(at, to_text("asks for ", bytes, " bytes as part ", parts, " of the shared memory, thread ", first.thread,
                  " for ", first.bytes, " at ", whence::to_string(long_site(first.site)),

@@ -22,7 +22,7 @@ class BlockMemory {
   }
 
  private:
-  struct Part {
+  struct SharedArray {
     std::size_t bytes;
     int thread;
     std::int32_t site;
@@ -31,7 +31,7 @@ class BlockMemory {
   std::byte* bytes_ = nullptr;
   std::size_t size_ = 0, reserved_ = 0;
   std::vector<ShadowEntry> shadow_;  // one for each byte; those of the first bytes of numbers are used
-  std::vector<Part> parts_;          // as the first thread of the block requested them
+  std::vector<SharedArray> arrays_;  // as the first thread of the block requested them
 };
 
 }  // namespace whence::gpu::emulator

@@ -32,7 +32,7 @@ enum class Meeting : unsigned char {
   shuffle_up,
   mma,
   ldmatrix,
-  ldmatrix_turned,
+  ldmatrix_trans,
   movmatrix
 };
 

@@ -61,27 +61,28 @@ template <class C> class Counted {
 
 // The operands that a counted number may be combined with: another one, a plain number, or an element of memory with
 // either.
-template <class A> struct Operand {
+template <class A> struct NumberTraits {
   static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
   using plain_type = A;
   static const A& plain(const A& a) { return a; }
 };
-template <class C> struct Operand<Counted<C>> {
+template <class C> struct NumberTraits<Counted<C>> {
   static constexpr bool counted = true, is = true;
   using plain_type = C;
   static C plain(const Counted<C>& a) { return a.plain(); }
 };
 
 template <class A, class B>
-concept CountedPair = Operand<A>::is && Operand<B>::is && (Operand<A>::counted || Operand<B>::counted);
+concept CountedPair =
+    NumberTraits<A>::is && NumberTraits<B>::is && (NumberTraits<A>::counted || NumberTraits<B>::counted);
 template <class A, class B>
-using CountedOf = std::common_type_t<typename Operand<A>::plain_type, typename Operand<B>::plain_type>;
+using CountedOf = std::common_type_t<typename NumberTraits<A>::plain_type, typename NumberTraits<B>::plain_type>;
 
 // Applies f to two plain numbers, and increments `counter`.
 template <class A, class B, class F> auto counted(std::uint64_t& counter, const F& f, const A& a, const B& b) {
   ++counter;
   using C = CountedOf<A, B>;
-  return f(static_cast<C>(Operand<A>::plain(a)), static_cast<C>(Operand<B>::plain(b)));
+  return f(static_cast<C>(NumberTraits<A>::plain(a)), static_cast<C>(NumberTraits<B>::plain(b)));
 }
 
 template <class A, class B>
@@ -135,7 +136,7 @@ using whence::convert;  // of plain numbers
 // Converts a counted number to any other type and back, with the rounding of tensor/convert.h. Found by
 // argument-dependent lookup where a kernel calls convert<T>(x).
 template <class To, class From> auto convert(const Counted<From>& value) {
-  using Plain = typename Operand<To>::plain_type;
+  using Plain = typename NumberTraits<To>::plain_type;
   if constexpr (std::is_same_v<Plain, Dual>)
     return Dual(static_cast<double>(value.plain()));
   else if constexpr (std::is_floating_point_v<Plain>)

@@ -35,8 +35,8 @@ using Bytes = std::vector<std::byte>;
 
 void run_all(const BodyCopy& body, index_t indices, std::uint64_t seed, std::uint64_t launch) {
   Order order(seed, launch);
-  Turns turns(indices, order);
-  for (index_t k = 0; k < indices; ++k) body.call(turns.next());
+  IndexOrder in_order(indices, order);
+  for (index_t k = 0; k < indices; ++k) body.call(in_order.next());
 }
 
 std::byte* memory_of(const Arena::Use& use) { return Arena::instance().bytes_of(use); }

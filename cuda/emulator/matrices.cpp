@@ -37,7 +37,7 @@ template <class T> Register<T> register_of(T low, T high) {
     return std::uint32_t{low.bits} | std::uint32_t{high.bits} << 16;
 }
 
-template <class T> struct Operands {
+template <class T> struct MmaMatrices {
   compute_t<T> a[16][depth<T>], b[depth<T>][8], c[16][8];
 };
 
@@ -57,7 +57,7 @@ template <class T> int row_of_b(int in_group, int i) {
 int row_of_c(int group, int i) { return i < 2 ? group : group + 8; }
 int column_of_c(int in_group, int i) { return in_group * 2 + (i & 1); }
 
-template <class T> void gather(const std::uint64_t* lanes, Operands<T>& of) {
+template <class T> void gather(const std::uint64_t* lanes, MmaMatrices<T>& of) {
   for (int lane = 0; lane < lanes_of_warp; ++lane) {
     const MmaLane<T>& own = lane_at<MmaLane<T>>(lanes, lane);
     const int group = lane >> 2, in_group = lane % 4;
@@ -97,7 +97,7 @@ float cut_sum(const float* row, const float (*b)[8], int column, int terms, floa
 }  // namespace
 
 template <class T> void multiply_together(const std::uint64_t* lanes) {
-  Operands<T> of;
+  MmaMatrices<T> of;
   gather<T>(lanes, of);
   ++(depth<T> == 16 ? running.now.mma_16 : running.now.mma_8);
   bool cut = false;
@@ -116,19 +116,19 @@ template <class T> void multiply_together(const std::uint64_t* lanes) {
 }
 
 // Lane l % 8 of matrix l / 8 gives a row's address. Four lanes share a row of each matrix, a register each.
-template <class T, bool turned> void give_out_together(const std::uint64_t* lanes) {
+template <class T, bool transposed> void give_out_together(const std::uint64_t* lanes) {
   ++running.now.fragment_loads;
   for (int lane = 0; lane < lanes_of_warp; ++lane) {
     const int row = lane >> 2, column = lane % 4 * per_register<T>, last = column + per_register<T> - 1;
     each<4>([&](auto matrix) {
       const auto at = [&](int i, int j) { return lane_at<RowLane<T>>(lanes, matrix * 8 + i).row[j]; };
       (*lane_at<RowLane<T>>(lanes, lane).registers)[matrix] =
-          turned ? register_of<T>(at(column, row), at(last, row)) : register_of<T>(at(row, column), at(row, last));
+          transposed ? register_of<T>(at(column, row), at(last, row)) : register_of<T>(at(row, column), at(row, last));
     });
   }
 }
 
-template <class T> void turn_together(const std::uint64_t* lanes) {
+template <class T> void transpose_together(const std::uint64_t* lanes) {
   T matrix[8][8];
   for (int lane = 0; lane < lanes_of_warp; ++lane) {
     const auto both = numbers_in<T>(lane_at<Register<T>>(lanes, lane));
@@ -150,8 +150,8 @@ template void give_out_together<double, false>(const std::uint64_t*);
 template void give_out_together<Float16, true>(const std::uint64_t*);
 template void give_out_together<BFloat16, true>(const std::uint64_t*);
 template void give_out_together<double, true>(const std::uint64_t*);
-template void turn_together<Float16>(const std::uint64_t*);
-template void turn_together<BFloat16>(const std::uint64_t*);
-template void turn_together<double>(const std::uint64_t*);
+template void transpose_together<Float16>(const std::uint64_t*);
+template void transpose_together<BFloat16>(const std::uint64_t*);
+template void transpose_together<double>(const std::uint64_t*);
 
 }  // namespace whence::gpu::emulator

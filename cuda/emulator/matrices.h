@@ -19,22 +19,22 @@ template <class T> struct RowLane {
   Registers<Register<T>, 4>* registers;
 };
 // Types: f16, bf16, float and double.
-template <class T> void multiply_together(const std::uint64_t* lanes);               // of MmaLane<T>
-template <class T, bool turned> void give_out_together(const std::uint64_t* lanes);  // of RowLane<T>
-template <class T> void turn_together(const std::uint64_t* lanes);                   // of Register<T>
+template <class T> void multiply_together(const std::uint64_t* lanes);                   // of MmaLane<T>
+template <class T, bool transposed> void give_out_together(const std::uint64_t* lanes);  // of RowLane<T>
+template <class T> void transpose_together(const std::uint64_t* lanes);                  // of Register<T>
 
 template <class Lane> void meet(Meeting meeting, const Lane& own, BlockRun::Together together, const Site& at) {
   running.block_run->meet_warp(meeting, reinterpret_cast<std::uintptr_t>(&own), at, together);
 }
 
-template <class T, bool turned>
+template <class T, bool transposed>
 Registers<Register<T>, 4> load_matrices(Meeting meeting, const Shared<const T>& from, const Index& i) {
   Registers<Register<T>, 4> registers;
   RowLane<T> own{{}, &registers};
   from.require_aligned(i, 16);
   from.note_cost(i, sizeof own.row);
   for (int k = 0; k < matrix_row<T>; ++k) own.row[k] = from.read_one({i.value + k, i.at});
-  meet(meeting, own, &give_out_together<T, turned>, i.at);
+  meet(meeting, own, &give_out_together<T, transposed>, i.at);
   return registers;
 }
 
@@ -49,13 +49,13 @@ template <class T> Registers<Register<std::remove_const_t<T>>, 4> ldmatrix(Threa
   return emulator::load_matrices<std::remove_const_t<T>, false>(emulator::Meeting::ldmatrix, from, i);
 }
 template <class T>
-Registers<Register<std::remove_const_t<T>>, 4> ldmatrix_turned(Thread&, const Shared<T>& from, Index i) {
+Registers<Register<std::remove_const_t<T>>, 4> ldmatrix_trans(Thread&, const Shared<T>& from, Index i) {
   static_assert(per_register<std::remove_const_t<T>> == 2);
-  return emulator::load_matrices<std::remove_const_t<T>, true>(emulator::Meeting::ldmatrix_turned, from, i);
+  return emulator::load_matrices<std::remove_const_t<T>, true>(emulator::Meeting::ldmatrix_trans, from, i);
 }
 template <class T> Register<T> movmatrix(Thread&, Register<T> matrix, Site at = Site::current()) {
   static_assert(per_register<T> == 2);
-  emulator::meet(emulator::Meeting::movmatrix, matrix, &emulator::turn_together<T>, at);
+  emulator::meet(emulator::Meeting::movmatrix, matrix, &emulator::transpose_together<T>, at);
   return matrix;
 }
 

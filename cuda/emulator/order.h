@@ -34,9 +34,9 @@ class Order {
 
 // The indices of [0, count), one after the other in an order, without a table. A step that shares no divisor with count
 // reaches them all.
-class Turns {
+class IndexOrder {
  public:
-  Turns(index_t count, Order& order) : count_(count), step_(1) {
+  IndexOrder(index_t count, Order& order) : count_(count), step_(1) {
     if (order.descending()) at_ = count - 1, step_ = count - 1;
     if (!order.random() || count < 2) return;
     const std::uint64_t all = static_cast<std::uint64_t>(count);

@@ -148,8 +148,8 @@ template <class T, emulator::Space space> class Element {
   Index i_;
 };
 
-template <class T, emulator::Space space> struct Operand<Element<T, space>> : Operand<T> {
-  static auto plain(const Element<T, space>& a) { return Operand<T>::plain(static_cast<T>(a)); }
+template <class T, emulator::Space space> struct NumberTraits<Element<T, space>> : NumberTraits<T> {
+  static auto plain(const Element<T, space>& a) { return NumberTraits<T>::plain(static_cast<T>(a)); }
 };
 
 template <class T> using Global = Pointer<T, emulator::Space::global>;  // numbers in the device's memory
@@ -173,7 +173,7 @@ template <class T> Global<T> global(const Tensor& x) {
 // Returns element i as a number to compute with.
 template <class C, class T, emulator::Space space> Number<C> load(const Pointer<T, space>& from, Index i) {
   using Value = std::remove_const_t<T>;
-  if constexpr (Operand<Value>::counted)
+  if constexpr (NumberTraits<Value>::counted)
     return convert<C>(from.read(i));
   else
     return Number<C>(convert<C>(static_cast<compute_t<Value>>(from.read(i))));
@@ -181,7 +181,7 @@ template <class C, class T, emulator::Space space> Number<C> load(const Pointer<
 
 // Sets element i to the number, rounded once.
 template <class T, emulator::Space space, class C> void store(const Pointer<T, space>& to, Index i, const C& value) {
-  if constexpr (Operand<T>::counted)
+  if constexpr (NumberTraits<T>::counted)
     to.write(i, T(value));
   else
     to.write(i, static_cast<T>(convert<T>(value)));

@@ -31,7 +31,7 @@ void execute(const LaunchFacts& facts, const Code& code) {
   prepare_shadows();
   const std::uint64_t seed = settings().order;
   Order order(seed, launch.number);
-  Turns blocks(facts.blocks, order);
+  IndexOrder blocks(facts.blocks, order);
   running.facts = &facts, running.block_run = &the_block_run, running.now = asked;
   running.costs = settings().costs ? &Costs::instance() : nullptr;
   running.launch_first = take_segment() << lane_bits;

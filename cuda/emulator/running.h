@@ -1,5 +1,6 @@
-// What runs at this moment on the emulated device: one thread of one block of one launch. Every memory access reads it,
-// so it consists of plain members of one global object. One host thread at a time runs kernels (run.cpp).
+// The thread that runs at this moment on the emulated device, with its block and its launch. Every memory
+// access reads it, so it consists of plain members of one global object. One host thread at a time runs kernels
+// (run.cpp).
 #pragma once
 
 #include <bit>

@@ -23,9 +23,9 @@ struct Settings {
   std::uint64_t late = 0;
   // Not 0: a seed by which the library of products refuses half of the fused shapes.
   std::uint64_t refusals = 0;
-  // Nothing is computed and device memory is never touched, while launches, products and copies are checked and counted
-  // as usual; every number read back is 0, and tensors made meanwhile must not outlive the setting. So a step of any
-  // model can be counted here, and its host time measured.
+  // True: nothing is computed and device memory is never touched, while launches, products and copies are checked and
+  // counted as usual; every number read back is 0, and tensors made meanwhile must not outlive the setting. So a step
+  // of any model can be counted here, and its host time measured.
   bool dry = false;
   // The sums of tensor cores are truncated as on a GPU (matrices.cpp), not rounded one by one as f32.
   bool cut_sums = false;

@@ -55,7 +55,7 @@ class Thread {
   static emulator::BlockRun& run() { return *emulator::running.block_run; }
 
   template <class V> V exchange(emulator::Meeting meeting, V value, int from, const Site& at) const {
-    static_assert((std::is_arithmetic_v<V> || Operand<V>::counted) && sizeof(V) <= 8,
+    static_assert((std::is_arithmetic_v<V> || NumberTraits<V>::counted) && sizeof(V) <= 8,
         "a shuffle moves one number of at most 64 bits");
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);

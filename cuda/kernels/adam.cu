@@ -114,7 +114,7 @@ void CudaKernels::adam_all(const AdamStep& step, const Tensor& controls, std::sp
         .coupled_decay = step.coupled_decay,
         .given = {}};
     std::copy(given.begin(), given.end(), kernel.given);
-    gpu::launch_in_turns(kernel, entries, gpu::chunk_length, 0, [](const AdamEntry& entry) {
+    gpu::launch_all(kernel, entries, gpu::chunk_length, 0, [](const AdamEntry& entry) {
       const bool fits = entry.gradient.dtype() == dtype_of<G> && entry.weight.dtype() == dtype_of<T>;
       return fits ? gpu::tensor_of<G, T>(entry) : gpu::AdamTensor<G, T>{};
     });

@@ -86,7 +86,7 @@ constexpr int tile_edge = 32;
 // `to` and `down` in `from`. The tile has a spare column, so that its columns too are in different banks.
 // Per element: 1 number read, 1 written, no operation: memory.
 template <class T> struct TransposeTiles {
-  static constexpr const char* name = "copy, turned";
+  static constexpr const char* name = "copy, transposed";
   static constexpr int threads = 256, step = threads / tile_edge;
   StridedIndex<2> planes;  // of from and to
   Global<const T> from;

@@ -92,7 +92,7 @@ void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const T
     using Kernel = gpu::SquareChunks<T>;
     Kernel kernel{.all = {.chunks_before = done}, .partial = gpu::global<double>(partial), .unit = unit};
     constexpr std::size_t shared_bytes = gpu::block_reduce_bytes<Kernel::threads, gpu::Number<double>>;
-    gpu::launch_in_turns(kernel, x, gpu::chunk_length, shared_bytes, [](const Tensor& each) {
+    gpu::launch_all(kernel, x, gpu::chunk_length, shared_bytes, [](const Tensor& each) {
       const bool fits = each.dtype() == dtype_of<T>;
       return gpu::SquaresTensor<T>{gpu::global<const T>(fits ? each : Tensor()), fits ? each.numel() : 0, 0,
           fits && gpu::begins_with_pack(each, gpu::pack_size<T>)};

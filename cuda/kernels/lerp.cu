@@ -27,7 +27,7 @@ template <class T, class P> struct LerpValues {
 
 // dt[a] += (1-w) dy,  dt[c] += w dy,  dp = (t[c] - t[a]) dy: the lanes of a line read neighbouring positions.
 // Per position: 2 numbers read, 1 written, about 15 operations: memory; for long tables, which lanes share, their
-// turns.
+// rounds.
 template <class T, class P, int pack> struct LerpGradients {
   using C = compute_t<T>;
   static constexpr const char* name = "lerp_at_backward";
@@ -47,7 +47,7 @@ template <class T, class P, int pack> struct LerpGradients {
       const bool valid = has_line && j < width;
       Numbers<C, pack> p = {}, g = {};
       if (valid) p = load_numbers<C, pack>(position, i), g = load_numbers<C, pack>(dy, i);
-      sums.in_turns([&] {
+      sums.one_at_a_time([&] {
         if (!valid) return;
         for (int k = 0; k < pack; ++k) {
           const PlaceInTable<Number<C>> at(p.of[k], rows);

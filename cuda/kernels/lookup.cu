@@ -23,7 +23,7 @@ template <class T> struct Pick {
 };
 
 // Along the last axis: one line per warp, whose lanes read neighbours.
-// Per element: 1 number and 8 bytes of index read, 1 operation: memory; for long tables, shared by lanes, their turns.
+// Per element: 1 number and 8 bytes of index read, 1 operation: memory; for long tables, shared by lanes, their rounds.
 template <class T> struct SumLines {
   using C = compute_t<T>;
   static constexpr const char* name = "sum_by_index";
@@ -43,7 +43,7 @@ template <class T> struct SumLines {
       const bool valid = j < at.count;
       const index_t place = valid ? index[places + j] : 0;
       const Number<C> value = valid ? load<C>(x, outer * at.count + j) : Number<C>(C(0));
-      sums.in_turns([&] {
+      sums.one_at_a_time([&] {
         if (valid) sums.add(place, value);
       });
     }

@@ -7,11 +7,11 @@
 
 namespace whence::gpu {
 
-// The loop of a block over its share: every thread takes `turns` packs, a block's length apart. The last block takes
-// the incomplete pack, element by element.
+// The loop of a block over its share: every thread takes `packs_each` packs, a block's length apart. The last block
+// takes the incomplete pack, element by element.
 template <class T> struct Walk {
-  static constexpr int threads = 256, pack = pack_size<T>, turns = 4;
-  static constexpr index_t share = static_cast<index_t>(threads) * pack * turns;
+  static constexpr int threads = 256, pack = pack_size<T>, packs_each = 4;
+  static constexpr index_t share = static_cast<index_t>(threads) * pack * packs_each;
   index_t count;
 
   index_t blocks() const { return blocks_for(count, share); }

@@ -23,7 +23,7 @@ struct Join {
 };
 
 // One group of reduced axes: the first number of each output, how many there are and their stride.
-struct Pass {
+struct AxisGroup {
   StridedIndex<1> kept;
   index_t outputs, count, stride, chunks;
   Join join;
@@ -37,24 +37,24 @@ template <class In, class Out, class P> struct ReduceRows {
   static constexpr int threads = P::threads;
   using C = compute_t<In>;
   static constexpr std::size_t shared_bytes = P::template reduce_bytes<Number<C>>;
-  Pass pass;
+  AxisGroup group;
   Global<const In> x;
   Global<Out> out;
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
     const index_t i = team.row();
-    if (i >= pass.outputs * pass.chunks) return;
-    const index_t skipped = i % pass.chunks * row_chunk, rest = pass.count - skipped;
-    const index_t begin = pass.kept(i / pass.chunks)[0] + skipped * pass.stride;
+    if (i >= group.outputs * group.chunks) return;
+    const index_t skipped = i % group.chunks * row_chunk, rest = group.count - skipped;
+    const index_t begin = group.kept(i / group.chunks)[0] + skipped * group.stride;
     Number<C> totals[P::pack];  // one per place in a pack, so that additions overlap
-    for (int k = 0; k < P::pack; ++k) totals[k] = pass.join.template nothing<C>();
+    for (int k = 0; k < P::pack; ++k) totals[k] = group.join.template nothing<C>();
     team.each_pack(rest < row_chunk ? rest : row_chunk, [&](int, index_t j) {
-      const auto pack = load_numbers<C, P::pack>(x, begin + j * pass.stride);
-      for (int k = 0; k < P::pack; ++k) totals[k] = pass.join(totals[k], pack.of[k]);
+      const auto pack = load_numbers<C, P::pack>(x, begin + j * group.stride);
+      for (int k = 0; k < P::pack; ++k) totals[k] = group.join(totals[k], pack.of[k]);
     });
-    for (int k = 1; k < P::pack; ++k) totals[0] = pass.join(totals[0], totals[k]);
-    const Number<C> total = team.reduce(totals[0], pass.join);
+    for (int k = 1; k < P::pack; ++k) totals[0] = group.join(totals[0], totals[k]);
+    const Number<C> total = team.reduce(totals[0], group.join);
     if (team.member() == 0) store(out, i, total);
   }
 };
@@ -69,22 +69,22 @@ template <class In, class Out, int row_lanes> struct ReduceColumns {
   static constexpr int threads = 256, columns = threads / row_lanes;
   using C = compute_t<In>;
   static constexpr std::size_t shared_bytes = row_lanes > 1 ? shared_bytes_for<C>(threads) : 0;
-  Pass pass;
+  AxisGroup group;
   Global<const In> x;
   Global<Out> out;
 
   static index_t tiles(index_t outputs) { return blocks_for(outputs, columns); }
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t all_tiles = (pass.outputs + columns - 1) / columns, chunk = t.block() / all_tiles;
+    const index_t all_tiles = (group.outputs + columns - 1) / columns, chunk = t.block() / all_tiles;
     const int column = t.index() % columns, lane = t.index() / columns;
     const index_t i = t.block() % all_tiles * columns + column;
     const index_t begin = chunk * column_chunk,
-                  end = begin + column_chunk < pass.count ? begin + column_chunk : pass.count;
-    Number<C> total = pass.join.template nothing<C>();
-    if (i < pass.outputs) {
-      const index_t start = pass.kept(i)[0];
+                  end = begin + column_chunk < group.count ? begin + column_chunk : group.count;
+    Number<C> total = group.join.template nothing<C>();
+    if (i < group.outputs) {
+      const index_t start = group.kept(i)[0];
       for (index_t row = begin + lane; row < end; row += row_lanes)
-        total = pass.join(total, load<C>(x, start + row * pass.stride));
+        total = group.join(total, load<C>(x, start + row * group.stride));
     }
     if constexpr (row_lanes > 1) {
       const Shared<C> totals = t.template shared<C>(threads);
@@ -92,41 +92,41 @@ template <class In, class Out, int row_lanes> struct ReduceColumns {
       t.sync();
       if (lane != 0) return;
       for (int other = 1; other < row_lanes; ++other)
-        total = pass.join(total, load<C>(totals, other * columns + column));
+        total = group.join(total, load<C>(totals, other * columns + column));
     }
-    if (i < pass.outputs) store(out, chunk * pass.outputs + i, total);
+    if (i < group.outputs) store(out, chunk * group.outputs + i, total);
   }
 };
 
 // Few numbers per output: one thread reduces them all, or with a stride of 1 a warp, as soon as it has enough to fill
 // its lanes. Contiguous numbers, or few outputs: a team along them. Otherwise neighbouring threads take the outputs.
 enum class Way { thread, team, columns };
-Way way_of(const Pass& pass) {
-  if (pass.count <= (pass.stride == 1 ? 8 : 32)) return Way::thread;
-  return pass.stride == 1 || pass.outputs < Thread::warp_size ? Way::team : Way::columns;
+Way way_of(const AxisGroup& group) {
+  if (group.count <= (group.stride == 1 ? 8 : 32)) return Way::thread;
+  return group.stride == 1 || group.outputs < Thread::warp_size ? Way::team : Way::columns;
 }
 
-bool fits_packs(const Pass& pass, const Tensor& x, const Strides& kept, index_t pack) {
-  bool fits = pass.stride == 1 && pass.count % pack == 0 && begins_with_pack(x, pack);
+bool fits_packs(const AxisGroup& group, const Tensor& x, const Strides& kept, index_t pack) {
+  bool fits = group.stride == 1 && group.count % pack == 0 && begins_with_pack(x, pack);
   for (const index_t stride : kept) fits = fits && stride % pack == 0;
   return fits;
 }
 
 // One level: out is [outputs, chunks] for teams, else [chunks, outputs].
 template <class In, class Out>
-void run_level(const Pass& pass, Way way, bool packs, const Tensor& x, const Tensor& out) {
+void run_level(const AxisGroup& group, Way way, bool packs, const Tensor& x, const Tensor& out) {
   if (way == Way::team) {
-    const index_t rows = pass.outputs * pass.chunks;
-    return with_part<In, passing(256)>(pass.count, packs, [&]<class P>(P) {
+    const index_t rows = group.outputs * group.chunks;
+    return with_part<In, passing(256)>(group.count, packs, [&]<class P>(P) {
       using Body = ReduceRows<In, Out, P>;
-      launch_kernel(Body{pass, global<const In>(x), global<Out>(out)}, {P::blocks(rows), Body::shared_bytes});
+      launch_kernel(Body{group, global<const In>(x), global<Out>(out)}, {P::blocks(rows), Body::shared_bytes});
     });
   }
   const auto columns = [&]<class Body>(const Body& body) {
-    launch_kernel(body, {Body::tiles(pass.outputs) * pass.chunks, Body::shared_bytes});
+    launch_kernel(body, {Body::tiles(group.outputs) * group.chunks, Body::shared_bytes});
   };
-  if (way == Way::thread) return columns(ReduceColumns<In, Out, 1>{pass, global<const In>(x), global<Out>(out)});
-  columns(ReduceColumns<In, Out, 8>{pass, global<const In>(x), global<Out>(out)});
+  if (way == Way::thread) return columns(ReduceColumns<In, Out, 1>{group, global<const In>(x), global<Out>(out)});
+  columns(ReduceColumns<In, Out, 8>{group, global<const In>(x), global<Out>(out)});
 }
 
 // Reduces x along one axis, wherever it is, into out (contiguous, x's other axes).
@@ -134,17 +134,17 @@ template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int 
   using C = compute_t<In>;
   const Shape kept = x.shape().without(axis);
   const Strides strides = x.strides().without(axis);
-  Pass pass{{kept, {strides}}, numel(kept), x.size(axis), x.strides()[axis], 1, join};
-  const Way way = way_of(pass);
+  AxisGroup group{{kept, {strides}}, numel(kept), x.size(axis), x.strides()[axis], 1, join};
+  const Way way = way_of(group);
   if (way != Way::thread) {
     const index_t chunk = way == Way::team ? row_chunk : column_chunk;
-    pass.chunks = blocks_for(pass.count, chunk);
+    group.chunks = blocks_for(group.count, chunk);
   }
-  const bool packs = fits_packs(pass, x, strides, pack_size<In>);
-  if (pass.chunks == 1) return run_level<In, Out>(pass, way, packs, x, out);
-  const Shape shape = way == Way::team ? Shape{pass.outputs, pass.chunks} : Shape{pass.chunks, pass.outputs};
+  const bool packs = fits_packs(group, x, strides, pack_size<In>);
+  if (group.chunks == 1) return run_level<In, Out>(group, way, packs, x, out);
+  const Shape shape = way == Way::team ? Shape{group.outputs, group.chunks} : Shape{group.chunks, group.outputs};
   const Tensor partial = Tensor::empty(shape, dtype_of<C>, x.device());
-  run_level<In, C>(pass, way, packs, x, partial);
+  run_level<In, C>(group, way, packs, x, partial);
   reduce_axis<C, Out>(join, partial, way == Way::team ? 1 : 0, out);
 }
 

@@ -86,8 +86,8 @@ template <class T> struct JoinChunks {
     const index_t next = (chunk + 1) * chunk_length;
     if (next >= count) return;
     const index_t row = row_of(keys[next]), before = row_of(keys[next - 1]);
-    // Nothing to join here if the row ends at this chunk's edge. If it began in an earlier chunk, that chunk's block
-    // joins it.
+    // If the row ends at this chunk's edge there is nothing to join. If it began in an earlier chunk, that chunk's
+    // block joins it.
     const index_t begin = chunk * chunk_length;
     if (row != before || (begin > 0 && row_of(keys[begin - 1]) == row)) return;
     const index_t end = blocks_for(end_of(row, next), chunk_length);

@@ -83,7 +83,7 @@ template <class P> class MaskPart {
   unsigned kept_ = ~0u;
 };
 
-// How the logits of a row are read. Logits: as they are.
+// Logits reads a row as it is.
 template <class T> struct Logits {
   static constexpr const char* name = "softmax";
   Global<const T> x;

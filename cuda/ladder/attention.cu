@@ -14,10 +14,10 @@ namespace {
 struct WarpPerQuery {
   static constexpr const char* name = "a warp per query";
   static constexpr int threads = 32 * warps, queries = warps;
-  static std::size_t shared_bytes(const Operands& of) {
+  static std::size_t shared_bytes(const Arguments& of) {
     return shared_bytes_for<float>(static_cast<std::size_t>(warps * (of.keys + of.d)));
   }
-  Operands of;
+  Arguments of;
   WHENCE_HD void operator()(Thread& t) const {
     const int keys = static_cast<int>(of.keys), d = static_cast<int>(of.d);
     const Shared<float> own = t.shared<float>(warps * (keys + d)) + t.warp() * (keys + d);  // the row, then the query
@@ -53,10 +53,10 @@ struct WarpPerQuery {
 struct Tiles {
   static constexpr const char* name = "tiles, running softmax";
   static constexpr int threads = 32 * warps, queries = 32, keys = 32, pitch = widest + 1, own_keys = keys / 4;
-  static std::size_t shared_bytes(const Operands&) {
+  static std::size_t shared_bytes(const Arguments&) {
     return 3 * shared_bytes_for<float>(queries * pitch) + shared_bytes_for<float>(queries * (keys + 1));
   }
-  Operands of;
+  Arguments of;
   WHENCE_HD void bring(Thread& t, Shared<float> to, Global<const float> from, index_t first, index_t rows) const {
     for (int row = t.index() / 32; row < queries; row += warps)
       for (int c = t.lane(); c < widest; c += 32) {

@@ -14,7 +14,7 @@ namespace whence::gpu::ladder {
 inline constexpr int warps = 4, widest = 64;                     // the largest d of tiles
 inline constexpr int tile_queries = 16 * warps, tile_keys = 32;  // on tensor cores
 
-struct Operands {
+struct Arguments {
   Global<const float> q, k, v;
   Global<float> y;
   index_t queries, keys, d, rows;  // rows: queries of all heads; the three kernels take many heads
@@ -28,7 +28,7 @@ struct Operands {
 struct Scores {
   static constexpr const char* name = "scores";
   static constexpr int threads = 256;
-  Operands of;
+  Arguments of;
   Global<float> s;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t i = t.block() * threads + t.index(), row = i / of.keys,
@@ -42,7 +42,7 @@ struct Scores {
 struct SoftmaxRows {
   static constexpr const char* name = "softmax of rows";
   static constexpr int threads = 32 * warps;
-  Operands of;
+  Arguments of;
   Global<float> s;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block() * warps + t.warp(), begin = row * of.keys;
@@ -59,7 +59,7 @@ struct SoftmaxRows {
 struct WeighedValues {
   static constexpr const char* name = "weighed values";
   static constexpr int threads = 256;
-  Operands of;
+  Arguments of;
   Global<const float> p;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t i = t.block() * threads + t.index(), row = i / of.d, c = i % of.d;
@@ -95,8 +95,8 @@ struct RunningRow {
 struct ScoresAlone {
   static constexpr const char* name = "copies ahead";
   static constexpr bool lanes_order = false;
-  static std::size_t shared_bytes(const Operands&) { return 0; }
-  WHENCE_HD ScoresAlone(Thread&, const Operands&) {}
+  static std::size_t shared_bytes(const Arguments&) { return 0; }
+  WHENCE_HD ScoresAlone(Thread&, const Arguments&) {}
   template <class Scores> WHENCE_HD void add(Thread&, Scores&) {}
 };
 
@@ -112,7 +112,7 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   static constexpr const char* name = ahead ? Logits::name : held ? "pattern stays in registers" : "tensor cores";
   static constexpr int threads = 32 * warps, queries = tile_queries, keys = tile_keys, stages = ahead ? 2 : 1;
   static constexpr int of_stage = 2 * keys * widest, of_pattern = held ? 0 : queries * keys;
-  static std::size_t shared_bytes(const Operands& of) {
+  static std::size_t shared_bytes(const Arguments& of) {
     return shared_bytes_for<float>(queries * widest + stages * of_stage + of_pattern) + Logits::shared_bytes(of);
   }
   using Raw = Registers<Register<float>, 4>;
@@ -122,7 +122,7 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   // The register of sums that is register r of the next left factor, whose columns m and m + 4 are their 2 m and 2 m +
   // 1.
   template <int r> using HandedOn = Nth<r % 2 * 2 + r / 2>;
-  Operands of;  // REQUIRES: d is a multiple of 4
+  Arguments of;  // REQUIRES: d is a multiple of 4
 
   static WHENCE_HD Register<float> bits_of(Number<float> x) { return std::bit_cast<std::uint32_t>(plain(x)); }
   static WHENCE_HD Halves halves_of(const Raw& floats) {
@@ -260,8 +260,8 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   }
 };
 
-// Makes the operands from q, k, v and, for CoPE, z.
-inline Operands operands(const Tensors& in, const Tensor& y) {
+// Makes the arguments from q, k, v and, for CoPE, z.
+inline Arguments arguments(const Tensors& in, const Tensor& y) {
   const index_t d = in[0].size(-1);
   const Tensor z = in.size() > 3 ? in[3] : Tensor();
   return {global<const float>(in[0]), global<const float>(in[1]), global<const float>(in[2]), global<float>(y),
@@ -271,7 +271,7 @@ inline Operands operands(const Tensors& in, const Tensor& y) {
 
 // Rung 1. to_logits(of, pairs) turns scores into the logits of the softmax.
 template <class ToLogits> void all_pairs(const Tensors& in, const Tensor& y, const ToLogits& to_logits) {
-  const Operands of = operands(in, y);
+  const Arguments of = arguments(in, y);
   const Tensor pairs = Tensor::empty({of.rows, of.keys}, DType::f32, y.device());
   launch_kernel(Scores{of, global<float>(pairs)}, {.blocks = blocks_for(pairs.numel(), Scores::threads)});
   to_logits(pairs);
@@ -282,7 +282,7 @@ template <class ToLogits> void all_pairs(const Tensors& in, const Tensor& y, con
 
 template <class Body> Rung rung(Count fewer, bool packs = false) {
   return {Body::name, fewer, packs, [](const Tensors& in, const Tensor& y) {
-            const Operands of = operands(in, y);
+            const Arguments of = arguments(in, y);
             launch_kernel(
                 Body{of}, {.blocks = blocks_for(of.queries, Body::queries), .shared_bytes = Body::shared_bytes(of)});
           }};

@@ -57,11 +57,11 @@ template <int own, bool stops = false> class Positions {
                                       : own > 2 ? "neighbours in one lane"
                                                 : "scan in the tile";
   static constexpr bool lanes_order = own > 2;
-  static std::size_t shared_bytes(const Operands& of) {
+  static std::size_t shared_bytes(const Arguments& of) {
     return shared_bytes_for<float>(static_cast<std::size_t>(tile_queries * (of.entries + 1)));
   }
 
-  WHENCE_HD Positions(Thread& t, const Operands& of)
+  WHENCE_HD Positions(Thread& t, const Arguments& of)
       : pitch_(static_cast<int>(of.entries) + 1), last_(static_cast<float>(of.entries - 1)) {
     z_ = t.shared<float>(tile_queries * pitch_);
     for (int i = t.index(); i < tile_queries * pitch_; i += 32 * warps) {  // the last entry twice: it has one above it

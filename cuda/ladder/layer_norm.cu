@@ -11,7 +11,7 @@ namespace {
 constexpr int warps = 4;
 constexpr float epsilon = 1e-5f;
 
-struct Norm {
+struct Arguments {
   Global<const float> x, weight, bias;
   Global<float> y;
   index_t rows, width;
@@ -24,7 +24,7 @@ struct ThreadPerRow {
   static constexpr const char* name = "a thread per row";
   static constexpr int threads = 32 * warps;
   static constexpr std::size_t shared_bytes = 0;
-  Norm of;
+  Arguments of;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block() * threads + t.index(), begin = row * of.width;
     if (row >= of.rows) return;
@@ -46,7 +46,7 @@ struct BlockPerRow {
   static constexpr const char* name = "a block per row";
   static constexpr int threads = 32 * warps;
   static constexpr std::size_t shared_bytes = 2 * block_reduce_bytes<threads, Number<float>>;
-  Norm of;
+  Arguments of;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t begin = t.block() * of.width;
     Number<float> total = 0.0f, spread = 0.0f;
@@ -68,7 +68,7 @@ struct WarpPerRow {
   static constexpr const char* name = "a warp per row";
   static constexpr int threads = 32 * warps;
   static constexpr std::size_t shared_bytes = 0;
-  Norm of;
+  Arguments of;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block() * warps + t.warp(), begin = row * of.width;
     if (row >= of.rows) return;
@@ -91,7 +91,7 @@ struct Held {
   static constexpr const char* name = "held, in packs of 4";
   static constexpr int threads = 32 * warps, packs = 8;
   static constexpr std::size_t shared_bytes = 0;
-  Norm of;  // REQUIRES: width <= 1024
+  Arguments of;  // REQUIRES: width <= 1024
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block() * warps + t.warp(), begin = row * of.width, first = 4 * t.lane();
     if (row >= of.rows) return;

@@ -30,14 +30,14 @@ Measured measure(const std::function<void()>& run) {
   check(cudaEventCreate(&begin));
   check(cudaEventCreate(&end));
   float least = 0;
-  for (int turn = 0; turn < 10; ++turn) {
+  for (int repeat = 0; repeat < 10; ++repeat) {
     check(cudaEventRecord(begin, stream()));
     run();
     check(cudaEventRecord(end, stream()));
     check(cudaEventSynchronize(end));
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, begin, end));
-    least = turn == 0 ? milliseconds : std::min(least, milliseconds);
+    least = repeat == 0 ? milliseconds : std::min(least, milliseconds);
   }
   check(cudaEventDestroy(begin));
   check(cudaEventDestroy(end));

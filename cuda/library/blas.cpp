@@ -61,8 +61,8 @@ void multiply(const BlasProduct& p) {
   const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
   const void* const alpha_at = is_double ? static_cast<const void*>(&p.alpha) : &alpha;
   const void* const beta_at = is_double ? static_cast<const void*>(&p.beta) : &beta;
-  const cublasStatus_t status = cublasGemmStridedBatchedEx_64(handle(), p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N,
-      p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, p.n, p.m, p.k, alpha_at, p.b.first, type, p.b.leading, p.b.step,
+  const cublasStatus_t status = cublasGemmStridedBatchedEx_64(handle(), p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+      p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.n, p.m, p.k, alpha_at, p.b.first, type, p.b.leading, p.b.step,
       p.a.first, type, p.a.leading, p.a.step, beta_at, p.out, cuda_type(p.out_dtype()), p.out_leading(), p.m * p.n,
       p.batch, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   require_blas(status, "cublasGemmStridedBatchedEx");

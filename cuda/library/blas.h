@@ -13,7 +13,7 @@ namespace whence {
 // A row-major matrix, or a column-major one read as its transpose; `leading` is the stride between its rows (columns).
 struct BlasMatrix {
   const void* first;
-  bool turned;
+  bool transposed;
   index_t leading;
   index_t step;  // from one matrix of a batch to the next
 };

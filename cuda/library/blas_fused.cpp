@@ -26,7 +26,7 @@ index_t alignment_of(const void* memory) {
 }
 
 PlanKey key_of(const BlasProduct& p, const BlasEpilogue& e) {
-  return {static_cast<index_t>(p.dtype), p.m, p.n, p.k, p.a.turned, p.b.turned, p.a.leading, p.b.leading,
+  return {static_cast<index_t>(p.dtype), p.m, p.n, p.k, p.a.transposed, p.b.transposed, p.a.leading, p.b.leading,
       p.out_leading(), e.bias != nullptr, e.gelu, e.before_gelu != nullptr, e.row_sums != nullptr,
       alignment_of(p.a.first), alignment_of(p.b.first), alignment_of(p.out)};
 }
@@ -66,13 +66,13 @@ class Plan {
   Plan(const BlasProduct& p, const BlasEpilogue& e) {
     const cudaDataType_t type = cuda_type(p.dtype);
     require_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(e));
     if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
     // Column-major: out' [n m] = b' [n k] a' [k m]. A transposed matrix is stored the other way round.
-    left_ = layout(type, p.b.turned ? p.k : p.n, p.b.turned ? p.n : p.k, p.b.leading);
-    right_ = layout(type, p.a.turned ? p.m : p.k, p.a.turned ? p.k : p.m, p.a.leading);
+    left_ = layout(type, p.b.transposed ? p.k : p.n, p.b.transposed ? p.n : p.k, p.b.leading);
+    right_ = layout(type, p.a.transposed ? p.m : p.k, p.a.transposed ? p.k : p.m, p.a.leading);
     out_ = layout(type, p.n, p.m, p.out_leading());
     point_to(e);
     choose(p);

@@ -36,7 +36,7 @@ template <class V> WHENCE_HD V from_lane_below(Thread& t, V value, int distance)
   return moved(value, [&](auto part) { return t.shuffle_up(part, distance); });
 }
 
-// How two partial results join. The maximum is NaN if either is.
+// Joins of two partial results. The maximum is NaN if either is.
 struct Plus {
   template <class V> WHENCE_HD V operator()(V a, V b) const { return a + b; }
 };

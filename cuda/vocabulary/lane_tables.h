@@ -45,8 +45,8 @@ template <class C> class LaneTables {
         rows_(static_cast<int>(rows)),
         tables_(plan.tables),
         own_(tables_ * lanes / Thread::warp_size),
-        turns_(Thread::warp_size / tables_),
-        turn_(member / own_),
+        rounds_(Thread::warp_size / tables_),
+        round_(member / own_),
         memory_(t.template shared<C>(rows_ * tables_ * TablePlan::warps)),
         first_(t.warp() * rows_ * tables_ + t.lane() / lanes * own_),
         mine_(first_ + member % own_) {
@@ -56,13 +56,13 @@ template <class C> class LaneTables {
   }
 
   // Calls f() for every lane of the warp, never at the same time for two that share a table. All lanes take part.
-  template <class F> WHENCE_HD void in_turns(const F& f) const {
-    for (int turn = 0; turn < turns_; ++turn) {
-      if (turn_ == turn) f();
-      if (turns_ > 1) t_.sync_warp();
+  template <class F> WHENCE_HD void one_at_a_time(const F& f) const {
+    for (int round = 0; round < rounds_; ++round) {
+      if (round_ == round) f();
+      if (rounds_ > 1) t_.sync_warp();
     }
   }
-  // REQUIRES: called inside in_turns.
+  // REQUIRES: called inside one_at_a_time.
   WHENCE_HD void add(index_t row, Number<C> value) const {
     const int at = mine_ + static_cast<int>(row) * tables_;
     store(memory_, at, load<C>(memory_, at) + value);
@@ -80,7 +80,7 @@ template <class C> class LaneTables {
 
  private:
   Thread& t_;
-  int rows_, tables_, own_, turns_, turn_;  // own_: tables of a line
+  int rows_, tables_, own_, rounds_, round_;  // own_: tables of a line
   Shared<C> memory_;
   int first_, mine_;  // the first number of the line's tables, and of this lane's
 };

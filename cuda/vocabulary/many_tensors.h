@@ -34,7 +34,7 @@ template <class Entry, int most> struct ManyTensors {
 // Launches the kernel over all of `given`, in as few launches as its table `all` allows. entry_of(x): has count 0 if x
 // is not for this kernel.
 template <class Kernel, class Given, class EntryOf>
-void launch_in_turns(
+void launch_all(
     Kernel& kernel, const Given& given, index_t chunk_length, std::size_t shared_bytes, const EntryOf& entry_of) {
   const auto launch = [&] {
     launch_kernel(kernel, {.blocks = kernel.all.chunks, .shared_bytes = shared_bytes});

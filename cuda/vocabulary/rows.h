@@ -32,14 +32,14 @@ template <class T, class C, int N> WHENCE_HD void store_numbers(Global<T> to, in
   }
 }
 
-// The division of rows: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours
+// RowSplit divides rows: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours
 // in one access, and keeps `packs` of these in registers (0: the row is too wide, and is read again in each pass).
 // Neighbouring threads take neighbouring packs, then all move on by the whole team's length, so that every access of a
 // warp is contiguous. A row of 200 floats, by a warp that takes packs of 4 and keeps 2 of them:
 //   column  0..3   4..7   8..11   ...  124..127 | 128..131  132..135  ...  196..199
 //   lane    0      1      2            31       | 0         1              17            lanes 18 to 31 have one pack
 //   held    the first pack, p = 0               | the second, p = 1
-template <int team_threads, int pack_length, int packs_held> struct Part {
+template <int team_threads, int pack_length, int packs_held> struct RowSplit {
   static constexpr int team = team_threads, pack = pack_length, packs = packs_held;
   static constexpr bool by_warp = team == Thread::warp_size;
   static constexpr int threads = by_warp ? 4 * team : team;
@@ -124,10 +124,10 @@ template <class T> bool rows_fit_packs(index_t width, std::initializer_list<cons
   });
 }
 
-// Bytes of its rows that a thread holds in registers: `few` for short rows; `many` if it reads packs, `single`
-// for single numbers, each with an address and a condition. `block`: the threads that share a row too wide to be held,
-// which is read again from cache in each pass. few_by_block: true if `few` is worth separate kernels for rows that a
-// block shares.
+// RowBudget: the bytes of its rows that a thread holds in registers: `few` for short rows; `many` if it reads packs,
+// `single` for single numbers, each with an address and a condition. `block`: the threads that share a row too wide to
+// be held, which is read again from cache in each pass. few_by_block: true if `few` is worth separate kernels for rows
+// that a block shares.
 struct RowBudget {
   int few, many, single, block;
   bool few_by_block = false;
@@ -138,21 +138,21 @@ inline constexpr RowBudget one_row{.few = 32, .many = 128, .single = 64, .block 
 // For kernels that read a row once: a warp up to 1024 numbers, else a block.
 constexpr RowBudget passing(int block) { return {.few = 0, .many = 0, .single = 0, .block = block}; }
 
-// Calls run(Part) for rows of this width. packs: rows_fit_packs.
+// Calls run(RowSplit) for rows of this width. packs: rows_fit_packs.
 template <class T, RowBudget budget, class F> void with_part(index_t width, bool packs, const F& run) {
   const auto with_pack = [&]<int pack>(std::integral_constant<int, pack>) {
     constexpr int number = static_cast<int>(sizeof(compute_t<T>)), most = pack > 1 ? budget.many : budget.single;
     constexpr int few = std::max(budget.few / number / pack, 1), many = most / number / pack;
     if constexpr (most == 0) {
-      if (width <= 1024) return run(Part<32, pack, 0>{});
+      if (width <= 1024) return run(RowSplit<32, pack, 0>{});
     } else {
-      if (width <= 32 * few * pack) return run(Part<32, pack, few>{});
-      if (width <= 32 * many * pack) return run(Part<32, pack, many>{});
+      if (width <= 32 * few * pack) return run(RowSplit<32, pack, few>{});
+      if (width <= 32 * many * pack) return run(RowSplit<32, pack, many>{});
       if constexpr (budget.few_by_block)
-        if (width <= 256 * few * pack) return run(Part<256, pack, few>{});
-      if (width <= 256 * many * pack) return run(Part<256, pack, many>{});
+        if (width <= 256 * few * pack) return run(RowSplit<256, pack, few>{});
+      if (width <= 256 * many * pack) return run(RowSplit<256, pack, many>{});
     }
-    run(Part<budget.block, pack, 0>{});
+    run(RowSplit<budget.block, pack, 0>{});
   };
   if constexpr (pack_size < T >> 1) {
     if (packs) return with_pack(std::integral_constant<int, pack_size<T>>{});

@@ -53,7 +53,7 @@ template <class T> __device__ Registers<Register<T>, 4> ldmatrix(Thread&, const 
   return r;
 }
 // The same, each matrix transposed: its columns become rows.
-template <class T> __device__ Registers<Register<T>, 4> ldmatrix_turned(Thread&, const T* from, int i) {
+template <class T> __device__ Registers<Register<T>, 4> ldmatrix_trans(Thread&, const T* from, int i) {
   static_assert(sizeof(T) == 2);
   Registers<Register<T>, 4> r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -65,9 +65,9 @@ template <class T> __device__ Registers<Register<T>, 4> ldmatrix_turned(Thread&,
 // Transposes a matrix 8 x 8 in registers.
 template <class T> __device__ Register<T> movmatrix(Thread&, Register<T> matrix) {
   static_assert(sizeof(T) == 2);
-  Register<T> turned;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(matrix));
-  return turned;
+  Register<T> transposed;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(matrix));
+  return transposed;
 }
 
 // ---- Asynchronous copies from global to shared memory, which do not pass through registers.
@@ -170,7 +170,7 @@ template <class T, class Of> __device__ Register<T> where_negative(Register<Of> 
 // As in thread.h: declared for nvcc's reading for the host, never defined.
 template <class T> void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1);
 template <class T> Registers<Register<T>, 4> ldmatrix(Thread&, const T* from, int i);
-template <class T> Registers<Register<T>, 4> ldmatrix_turned(Thread&, const T* from, int i);
+template <class T> Registers<Register<T>, 4> ldmatrix_trans(Thread&, const T* from, int i);
 template <class T> Register<T> movmatrix(Thread&, Register<T> matrix);
 template <class T, int count = matrix_row<T>>
 void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true);

@@ -10,7 +10,7 @@
 namespace whence {
 namespace {
 
-std::map<int, const Executor*>& registry() {
+std::map<int, const Executor*>& executors_by_rank() {
   static std::map<int, const Executor*> by_rank{{0, &reference_executor()}};
   return by_rank;
 }
@@ -25,11 +25,11 @@ std::vector<const Executor*> downwards(const Executor* first) {
 
 }  // namespace
 
-RegisterExecutor::RegisterExecutor(int rank, const Executor& executor) { registry().emplace(rank, &executor); }
+RegisterExecutor::RegisterExecutor(int rank, const Executor& executor) { executors_by_rank().emplace(rank, &executor); }
 
 std::vector<const Executor*> executors() {
   std::vector<const Executor*> all;
-  for (const auto& [rank, executor] : registry()) all.push_back(executor);
+  for (const auto& [rank, executor] : executors_by_rank()) all.push_back(executor);
   return all;
 }
 

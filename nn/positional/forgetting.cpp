@@ -88,7 +88,7 @@ class PairForgetting final : public PositionalScheme, public BiasesScores, publi
   Linear query_, key_;  // [h d' c]
 };
 
-std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
+std::unique_ptr<PositionalScheme> make_forgetting(const SchemeArguments& arguments) {
   if (arguments.word("gates") == "pairs") return std::make_unique<PairForgetting>(arguments);
   arguments.refuse_if_given("width", "without gates=pairs, whose queries and keys it sizes");
   return std::make_unique<Forgetting>(arguments);
@@ -110,7 +110,7 @@ const RegisterScheme registered{{.name = "forgetting",
         {"bias", "b h i j", "logarithm of the weight that key j has kept for query i",
             "c_i - c_j = sum_{l=j+1..i} log f_l  (FoX, Eq. 3)"}},
     .variants = {"forgetting(bias=2)", "forgetting(gates=pairs, width=3)"},
-    .make = make}};
+    .make = make_forgetting}};
 
 }  // namespace
 }  // namespace whence

@@ -32,7 +32,7 @@ class Absent final : public PositionalScheme {
   bool causal_only_;
 };
 
-std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
+std::unique_ptr<PositionalScheme> make_layers(const SchemeArguments& arguments) {
   if (arguments.spec().base()->shared())
     refuse_scheme(arguments.spec().text(),
         "a scheme inside that all layers share; one that each layer has for itself required (table=per_layer where "
@@ -55,7 +55,7 @@ const RegisterScheme registered{{.name = "layers",
     .takes_part = takes_part,
     .variants = {"layers(cope(p_max=3), count=1)", "layers(rope, every=2, which=others)",
         "layers(rope, every=2) + layers(alibi, every=2, from=1)"},
-    .make = make}};
+    .make = make_layers}};
 
 }  // namespace
 }  // namespace whence

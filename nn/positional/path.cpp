@@ -99,17 +99,17 @@ class Path final : public PositionalScheme, public ScoresPairs {
     const Tensor u = probe("u", slice(reshape(matmul(solved, bw), {w.size(0), key_heads_, -1, w.size(3)}), 2, 0, keys));
     const Tensor us = in_blocks(u), within = matmul(solved, masked(matmul(bw, transpose(k)), earlier));  // [b g n c c]
     std::vector<Tensor> columns;
-    Tensor turned = slice(query, 2, rows, rows);  // queries from block n on, after the reflections of later blocks
+    Tensor reflected = slice(query, 2, rows, rows);  // queries from block n on, after the reflections of later blocks
     for (index_t n = blocks - 1, reached = rows; n >= 0; --n) {
       const index_t begin = std::clamp<index_t>(n * block - first, 0, rows);
       const index_t since = std::max<index_t>(first - n * block, 0);  // tokens of the block before the first query
-      turned = concat_along(2, {slice(query, 2, begin, std::exchange(reached, begin)), turned});
-      const Tensor along = masked(matmul_by_group(turned, transpose(select(ws, 2, n))),
+      reflected = concat_along(2, {slice(query, 2, begin, std::exchange(reached, begin)), reflected});
+      const Tensor along = masked(matmul_by_group(reflected, transpose(select(ws, 2, n))),
           slice(met, 0, since, since + rows - begin));  // q.w of the tokens met, [b h i c]
       const Tensor column =
-          matmul_by_group(turned, transpose(select(k, 2, n))) - matmul_by_group(along, select(within, 2, n));
+          matmul_by_group(reflected, transpose(select(k, 2, n))) - matmul_by_group(along, select(within, 2, n));
       columns.insert(columns.begin(), widened(column, 2, begin, 0));
-      turned = turned - matmul_by_group(along, select(us, 2, n));
+      reflected = reflected - matmul_by_group(along, select(us, 2, n));
     }
     return cast(slice(concat_along(3, columns), 3, 0, keys) * context.scale, context.query.dtype());
   }

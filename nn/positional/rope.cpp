@@ -41,7 +41,7 @@ class Rope final : public Rotating {
     for (const char* option : {"short_factor", "long_factor"}) refuse_unless(longrope, option, "scaling=longrope");
     if (scaling_ != "none" && scaling_ != "ntk")
       original_ = static_cast<double>(arguments.or_length("original", "original length"));
-    if (turn_ == 0 && !longrope) arguments.refuse_if_given("scaling", "where no pair turns");
+    if (turn_ == 0 && !longrope) arguments.refuse_if_given("scaling", "where no pair rotates");
     if (low_ >= high_)
       throw InputError("rope: low_freq_factor ", low_, " and high_freq_factor ", high_, " given; low < high required");
     if (longrope && original_ < 2) throw InputError("rope: original 1 given; 2 or more required, as ln 1 = 0");
@@ -81,8 +81,8 @@ class Rope final : public Rotating {
     PairSpeeds run{rotation_frequencies(width(), base_ * std::pow(wider, d / (d - 2)))};
     for (std::size_t m = 0; m < run.theta.size(); ++m) {
       double& theta = run.theta[m];
-      const double turns = original_ * theta / (2 * std::numbers::pi),
-                   stays = scaling_ == "llama3" ? std::clamp((turns - low_) / (high_ - low_), 0.0, 1.0) : 1;
+      const double rotations = original_ * theta / (2 * std::numbers::pi),
+                   stays = scaling_ == "llama3" ? std::clamp((rotations - low_) / (high_ - low_), 0.0, 1.0) : 1;
       theta = theta * stays + theta / factor_ * (1 - stays);
       if (scaling_ == "longrope") theta /= tokens > original_ ? long_[m] : short_[m];
       if (m >= turn_) theta = 0;
@@ -97,7 +97,7 @@ class Rope final : public Rotating {
   std::vector<double> short_, long_;
 };
 
-std::vector<SchemeOption> options() {
+std::vector<SchemeOption> rope_options() {
   std::vector<SchemeOption> all = rotation_options();
   for (SchemeOption& option : std::vector<SchemeOption>{
            option::number("keep", 1, {0, 1}, "share of the pairs that are rotated, the fastest ones"),
@@ -117,8 +117,8 @@ const RegisterScheme registered{{.name = "rope",
     .aliases = {"rotary"},
     .title = "rotary position embedding",
     .paper = "Su et al. 2021, arXiv:2104.09864",
-    .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
-    .options = options(),
+    .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t rotates pair m by t base^(-2m/d)",
+    .options = rope_options(),
     .probes = Rotating::probes("  (RoPE)"),
     .variants = {"rope(layout=interleaved, width=2)", "rope(keep=0.5)", "rope(keep=0)", "rope(keep=0.75, scaling=ntk)",
         "rope(scaling=dynamic, factor=2, original=4)", "rope(scaling=llama3, factor=8, original=6)",

@@ -20,14 +20,14 @@ void Rotating::rotate(Tensor& query, Tensor& key, const AttendContext& context) 
   }
   const Tensor speeds =
       Tensor::of(theta, sequences == 1 ? Shape{pairs()} : Shape{sequences, 1, 1, pairs()}, DType::f64);  // theta
-  const auto turned = [&](const Tensor& x, const Tensor& of_tokens) {
+  const auto rotated = [&](const Tensor& x, const Tensor& of_tokens) {
     const Tensor y =
         rotary(x, context.kept_once(rotation_angles(of_tokens, speeds)), rotation_.interleaved);  // [b h t d]
     if (!grows) return y;
     return y * context.kept_once(Tensor::of(magnitude, {sequences, 1, 1, dims}, x.dtype()));
   };
-  query = probe("rotated_q", turned(query, positions.query));  // [b h i d]
-  key = probe("rotated_k", turned(key, positions.key));        // [b g j d]
+  query = probe("rotated_q", rotated(query, positions.query));  // [b h i d]
+  key = probe("rotated_k", rotated(key, positions.key));        // [b g j d]
 }
 
 std::vector<ProbeInfo> Rotating::probes(const std::string& more) {

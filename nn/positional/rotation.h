@@ -58,8 +58,8 @@ struct PairSpeeds {
 
 // Returns the number of schemes that rotate.
 [[nodiscard]] inline index_t rotations(const Stages& stages) {
-  const auto turns = [](const auto& stage) { return !dynamic_cast<const KeepsAngles*>(stage.scheme); };
-  return std::ranges::count_if(stages.rotates, turns);
+  const auto rotates = [](const auto& stage) { return !dynamic_cast<const KeepsAngles*>(stage.scheme); };
+  return std::ranges::count_if(stages.rotates, rotates);
 }
 
 // Throws InputError for two rotations: one after the other they are one rotation by the sum of the angles.

@@ -79,9 +79,9 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   }
 
   Tensor faded(const Tensor& x, const Tensor& at, const Tensor& distance, const AttendContext& context) const {
-    const Tensor turned = rotary(x, rotation_angles(at, theta_), rotation_.interleaved);
+    const Tensor rotated = rotary(x, rotation_angles(at, theta_), rotation_.interleaved);
     const Tensor factors = raw::unary(functions::Exp{}, rotation_angles(distance, log_zeta_));  // [t d] or [b 1 t d]
-    return turned * context.on_device(raw::cast(factors, x.dtype()));
+    return rotated * context.on_device(raw::cast(factors, x.dtype()));
   }
 
   // The factors may use half of a dtype's range, in logarithms; the other half is for queries and keys.
@@ -99,7 +99,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   Tensor theta_, log_zeta_;  // [d'/2] f64; [d] f64, of zeta^(1 / B), 0 for dims not rotated
 };
 
-std::vector<SchemeOption> options() {
+std::vector<SchemeOption> xpos_options() {
   std::vector<SchemeOption> all{
       option::number("gamma", 0.4, {1e-3, 1e6}, "a larger gamma fades less, and makes pairs more equal"),
       option::number("scale_base", 512, {1, 1e12}, "B: the distance over which pair m fades by zeta_m")};
@@ -111,7 +111,7 @@ const RegisterScheme registered{{.name = "xpos",
     .title = "rotary positions that fade with the distance",
     .paper = "Sun et al. 2022, arXiv:2212.10554",
     .equation = "rope, pair m times ((2m/d + gamma) / (1 + gamma))^((i - j) / scale_base)",
-    .options = options(),
+    .options = xpos_options(),
     .probes = {{"rotated_q", "b h i d", "queries, each pair rotated and scaled by its position",
                    "R_i q_i zeta^((i - c) / B)  (xPos)"},
         {"rotated_k", "b h j d", "keys, each pair rotated and scaled inversely", "R_j k_j zeta^((c - j) / B)  (xPos)"}},

@@ -41,9 +41,10 @@ class Yarn final : public Rotating {
     return {arguments.or_length("original", "original length") + 1, Claims::any_length};
   }
 
-  // cd(turns)
-  double pair_of(double turns) const {
-    return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * turns)) / (2 * std::log(base_));
+  // cd(rotations)
+  double pair_of(double rotations) const {
+    return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * rotations)) /
+           (2 * std::log(base_));
   }
 
   PairSpeeds speeds_for(double tokens) const override {
@@ -59,7 +60,7 @@ class Yarn final : public Rotating {
   std::vector<double> theta_, keep_;
 };
 
-std::vector<SchemeOption> options() {
+std::vector<SchemeOption> yarn_options() {
   std::vector<SchemeOption> all{option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
       option::integer("original", 0, {0, 1e9}, "L, the length that was trained on; 0: the training length"),
       option::yes_no("dynamic",
@@ -76,7 +77,7 @@ const RegisterScheme registered{{.name = "yarn",
     .title = "rotary positions stretched for longer runs",
     .paper = "Peng et al. 2023, arXiv:2309.00071",
     .equation = "rope with theta_m keep_m + theta_m / kappa (1 - keep_m), times 0.1 ln kappa + 1",
-    .options = options(),
+    .options = yarn_options(),
     .probes = Rotating::probes(" (0.1 ln kappa + 1)"),
     .variants = {"yarn(factor=2, original=4)", "yarn(original=4, dynamic=yes, layout=interleaved)",
         "yarn(original=4, width=2)"},

@@ -9,7 +9,7 @@ namespace tiles {
 namespace {
 
 template <class T>
-Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const Drop& drop) {
+Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const DropoutMask& drop) {
   Problem<T> p{};
   const Extents of = enter_facts("tiled_attention", at, x, drop, p);
   if (at.bin_of.defined()) p.distances = at.bin_of.numel(), p.bin_of = at.bin_of.data<std::int64_t>();
@@ -55,7 +55,7 @@ void backward(const Functions<T>& run, Device device, const TiledAttention::Oper
 void TiledAttention::forward(
     const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
   if (output.device().is_gpu()) return joined_kernels(output).attention(*this, x, output, bin_sums, norms);
-  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
+  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, p);
@@ -68,7 +68,7 @@ void TiledAttention::backward(const Operands& x, const Tensor& output, const Ten
     const Tensor& d_output, const Tensor& d_bins, const Operands& d) const {
   if (output.device().is_gpu())
     return joined_kernels(output).attention_backward(*this, x, output, bin_sums, norms, d_output, d_bins, d);
-  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
+  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, p);

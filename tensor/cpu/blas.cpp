@@ -124,7 +124,7 @@ void require_buffers(int threads) { buffers().require(threads); }
 
 template <class T>
 void multiply(
-    index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading) {
+    index_t m, index_t n, index_t k, T alpha, const Factor<T>& a, const Factor<T>& b, T beta, T* c, index_t leading) {
   constexpr int row_major = 101, as_is = 111, transposed = 112;
   const auto gemm = [] {
     if constexpr (std::is_same_v<T, float>)
@@ -138,8 +138,8 @@ void multiply(
       static_cast<int>(b.leading), beta, c, static_cast<int>(leading));
 }
 template void multiply(
-    index_t, index_t, index_t, float, const Operand<float>&, const Operand<float>&, float, float*, index_t);
+    index_t, index_t, index_t, float, const Factor<float>&, const Factor<float>&, float, float*, index_t);
 template void multiply(
-    index_t, index_t, index_t, double, const Operand<double>&, const Operand<double>&, double, double*, index_t);
+    index_t, index_t, index_t, double, const Factor<double>&, const Factor<double>&, double, double*, index_t);
 
 }  // namespace whence::blas

@@ -10,12 +10,12 @@
 
 namespace whence::blas {
 
-// Allocates buffers for `threads` products at a time, or for as many as there is room for. Throws OutOfMemory if none
+// Allocates buffers for `threads` products at a time, or for the largest number that fits. Throws OutOfMemory if none
 // fits.
 void require_buffers(int threads);
 
 // A matrix whose rows are `leading` apart; a transposed operand is read in place.
-template <class T> struct Operand {
+template <class T> struct Factor {
   const T* at;
   index_t leading;
   bool transposed = false;
@@ -25,6 +25,6 @@ template <class T> struct Operand {
 // product if all buffers are in use. REQUIRES: require_buffers().
 template <class T>
 void multiply(
-    index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading);
+    index_t m, index_t n, index_t k, T alpha, const Factor<T>& a, const Factor<T>& b, T beta, T* c, index_t leading);
 
 }  // namespace whence::blas

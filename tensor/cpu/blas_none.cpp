@@ -15,7 +15,7 @@ template <class T> struct Panel {
   static constexpr index_t lanes = 16 / sizeof(T), width = vectors_at_once * lanes;
 };
 
-template <class T> T number_of(const Operand<T>& x, index_t row, index_t column) {
+template <class T> T number_of(const Factor<T>& x, index_t row, index_t column) {
   return x.transposed ? x.at[column * x.leading + row] : x.at[row * x.leading + column];
 }
 
@@ -25,7 +25,7 @@ void require_buffers(int) {}
 
 template <class T>
 void multiply(
-    index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading) {
+    index_t m, index_t n, index_t k, T alpha, const Factor<T>& a, const Factor<T>& b, T beta, T* c, index_t leading) {
   using V = typename Panel<T>::Vector;
   constexpr index_t width = Panel<T>::width;
   static thread_local std::vector<V> packed;
@@ -56,8 +56,8 @@ void multiply(
   }
 }
 template void multiply(
-    index_t, index_t, index_t, float, const Operand<float>&, const Operand<float>&, float, float*, index_t);
+    index_t, index_t, index_t, float, const Factor<float>&, const Factor<float>&, float, float*, index_t);
 template void multiply(
-    index_t, index_t, index_t, double, const Operand<double>&, const Operand<double>&, double, double*, index_t);
+    index_t, index_t, index_t, double, const Factor<double>&, const Factor<double>&, double, double*, index_t);
 
 }  // namespace whence::blas

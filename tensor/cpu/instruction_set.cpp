@@ -13,14 +13,22 @@ std::string to_string(InstructionSet set) {
   return set == InstructionSet::plain ? "plain" : "best";
 }
 
-bool cpu_has([[maybe_unused]] InstructionSet set) {
-#ifdef WHENCE_X86
-  if (set == InstructionSet::avx512)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (set == InstructionSet::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+bool cpu_has(InstructionSet set) {
+  switch (set) {
+#ifdef WHENCE_BUILDS_AVX512
+    case InstructionSet::avx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #endif
-  return set == InstructionSet::plain || set == InstructionSet::best;
+#ifdef WHENCE_BUILDS_AVX2
+    case InstructionSet::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+#ifdef WHENCE_BUILDS_PLAIN
+    case InstructionSet::plain:
+#endif
+    case InstructionSet::best: return true;
+    default: return false;
+  }
 }
 
 static InstructionSet choose() {
@@ -32,6 +40,10 @@ static InstructionSet choose() {
     if (wanted.empty() || wanted == to_string(set)) return set;
     here += (here.empty() ? "" : ", ") + to_string(set);
   }
+  if (here.empty())  // a build with one set, on another machine
+    fail("tiles",
+        "built for other processors; another build required; configure on this machine, or with "
+        "-DWHENCE_QUICK=OFF");
   throw InputError("WHENCE_INSTRUCTIONS: '", wanted, "' given; one of ", here, " required on this machine; unset it");
 }
 

@@ -1,6 +1,6 @@
-// The instruction set of the CPU's products and tiles of attention, chosen at run time: they are compiled for each
-// (tensor/CMakeLists.txt). The other kernels are compiled for one, WHENCE_CPU. Bits do not depend on threads, but on
-// the set.
+// The instruction set of the CPU's products and tiles of attention, chosen at run time: they are compiled for each, or
+// for one (WHENCE_QUICK, tensor/CMakeLists.txt). The other kernels are compiled for one, WHENCE_CPU. Bits do not depend
+// on threads, but on the set.
 #pragma once
 
 #include <string>

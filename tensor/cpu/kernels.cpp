@@ -12,9 +12,8 @@ static JoinedKernels& cpu_kernels() {
   static CpuKernels& kernels = []() -> CpuKernels& {
     constexpr InstructionSet built_for = InstructionSet::WHENCE_CPU_SET;
     if (!cpu_has(built_for))
-      fail("kernels", "built for processors with ", to_string(built_for), ", which this one lacks; ",
-          cpu_has(InstructionSet::avx2) ? "avx2" : "plain",
-          " required; configure with -DWHENCE_CPU=", cpu_has(InstructionSet::avx2) ? "avx2" : "plain");
+      fail("kernels", "built for processors with ", to_string(built_for),
+          ", which this one lacks; another build required; configure on this machine, or with -DWHENCE_CPU=plain");
     return *new CpuKernels;
   }();
   return kernels;

@@ -132,7 +132,7 @@ template <class T> void few_rows(const Tile<T>& tile) {
 template <class T> void multiply_by_blas(const Tile<T>& tile) {
   const auto& [a, b, rows, columns, depth, alpha, bias, to, leading] = tile;
   for (index_t i = 0; bias && i < rows; ++i) std::copy_n(bias, columns, to + i * leading);
-  const blas::Operand<T> left{a.at, a.along == 1 ? a.across : a.along, a.along != 1},
+  const blas::Factor<T> left{a.at, a.along == 1 ? a.across : a.along, a.along != 1},
       right{b.at, b.across == 1 ? b.along : b.across, b.across != 1};
   blas::multiply<T>(rows, columns, depth, alpha, left, right, bias ? T(1) : T(0), to, leading);
 }

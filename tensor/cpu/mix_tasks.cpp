@@ -61,7 +61,7 @@ template <class T> struct MixInputs {
   index_t table_shift, base_shift;
   Tensor table, base, key, value;
 
-  MixInputs(const TiledMix& at, const TiledMix::Operands& x, const Drop& drop) {
+  MixInputs(const TiledMix& at, const TiledMix::Operands& x, const DropoutMask& drop) {
     const Extents of = enter_facts("tiled_mix", at, x, drop, p);
     p.width = of['w'], p.kernel = of['k'], p.channels = of['x'];
     p.left = at.left, p.right = at.right, p.behind = at.behind;
@@ -91,17 +91,17 @@ template <class T> void forward(const Functions<T>& run, const MixProblem<T>& p,
 }
 
 // Orders the blocks of backward (tensor/cpu/tiles/problem.h): each block enters the steps in their order.
-class Turns {
+class StepOrder {
  public:
-  Turns(index_t batch, index_t blocks) : blocks_(blocks), left_(static_cast<std::size_t>(batch * blocks)) {}
-  static void enter(void* turns, index_t b, index_t block, index_t step) {
+  StepOrder(index_t batch, index_t blocks) : blocks_(blocks), left_(static_cast<std::size_t>(batch * blocks)) {}
+  static void enter(void* order, index_t b, index_t block, index_t step) {
     if (block == 0) return;
-    const std::atomic<int>& before = static_cast<Turns*>(turns)->left(b, block - 1);
+    const std::atomic<int>& before = static_cast<StepOrder*>(order)->left(b, block - 1);
     if (spin_until([&] { return before > step; })) return;
     for (int left = before; left <= step; left = before) before.wait(left);
   }
-  static void leave(void* turns, index_t b, index_t block, index_t step) {
-    std::atomic<int>& left = static_cast<Turns*>(turns)->left(b, block);
+  static void leave(void* order, index_t b, index_t block, index_t step) {
+    std::atomic<int>& left = static_cast<StepOrder*>(order)->left(b, block);
     left = static_cast<int>(step + 1);
     left.notify_all();
   }
@@ -132,14 +132,14 @@ void backward(
   std::vector<Gradient<T>> pieces;
   for (std::size_t k = Mix::piece_distance; k <= Mix::piece_offsets; ++k)
     pieces.emplace_back(Mix::info[k].axes, d[k], p, p.d[k]);
-  Turns turns(p.batch, blocks);
-  p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
+  StepOrder order(p.batch, blocks);
+  p.enter = StepOrder::enter, p.leave = StepOrder::leave, p.order = &order;
   // A block only waits for tasks that have begun.
   const auto run_block = [&](index_t task, T* scratch) {
     try {
       run.mix_backward(p, task / blocks, task % blocks, scratch);
     } catch (...) {
-      Turns::leave(&turns, task / blocks, task % blocks, last_step);  // no other block waits for it any more
+      StepOrder::leave(&order, task / blocks, task % blocks, last_step);  // no other block waits for it any more
       throw;
     }
   };
@@ -158,7 +158,7 @@ void backward(
 
 void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
   if (output.device().is_gpu()) return joined_kernels(output).mix(*this, x, output, norms);
-  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
+  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, inputs.p);
@@ -169,7 +169,7 @@ void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& no
 void TiledMix::backward(
     const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
   if (output.device().is_gpu()) return joined_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
-  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
+  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, inputs.p);

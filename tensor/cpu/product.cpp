@@ -11,14 +11,14 @@ using namespace products::product;
 
 // Packs `lines` lines from `k` on, and zeros up to `padded` lines. Steps along the inner axis are `pitch` apart.
 template <class T>
-void pack_rest(const Operand<T>& from, extent lines, extent padded, extent k, extent depth, extent pitch, T* to) {
+void pack_rest(const Factor<T>& from, extent lines, extent padded, extent k, extent depth, extent pitch, T* to) {
   for (; k < depth; ++k)
     for (extent line = 0; line < padded; ++line)
       to[k * pitch + line] = line < lines ? from.at[line * from.across + k * from.along] : T(0);
 }
 
 // Packs a vector of lines that are contiguous along the inner axis: square by square.
-template <class T> void pack_transposed(const Operand<T>& from, extent depth, extent pitch, T* to) {
+template <class T> void pack_transposed(const Factor<T>& from, extent depth, extent pitch, T* to) {
   constexpr int width = lanes<T>;
   extent k = 0;
   for (; k + width <= depth; k += width) {
@@ -37,7 +37,7 @@ template <class T> void pack_transposed(const Operand<T>& from, extent depth, ex
 }
 
 // Packs panels of `lines` adjacent lines, reading in the order of memory.
-template <class T, int lines> void pack_rows(const Operand<T>& from, extent panels, extent depth, extent pitch, T* to) {
+template <class T, int lines> void pack_rows(const Factor<T>& from, extent panels, extent depth, extent pitch, T* to) {
   for (extent k = 0; k < depth; ++k) {
     const T* row = from.at + k * from.along;
     for (extent panel = 0; panel < panels; ++panel)
@@ -45,13 +45,13 @@ template <class T, int lines> void pack_rows(const Operand<T>& from, extent pane
   }
 }
 
-template <class T> void pack_a(const Operand<T>& from, extent rows, extent depth, T* to) {
+template <class T> void pack_a(const Factor<T>& from, extent rows, extent depth, T* to) {
   const extent whole = rows / rows_at_once * rows_at_once, rest = rows - whole;
   pack_rows<T, rows_at_once>(from, whole / rows_at_once, depth, rows_at_once, to);
   pack_rest<T>({from.at + whole, 1, from.along}, rest, rest, 0, depth, rows_at_once, to + whole * depth);
 }
 
-template <class T> void pack_b(const Operand<T>& from, extent columns, extent depth, T* to) {
+template <class T> void pack_b(const Factor<T>& from, extent columns, extent depth, T* to) {
   extent column = 0;
   if (from.across == 1) {
     while (column < columns - widest<T> && panel_of<T>(columns - column) == widest<T>) column += widest<T>;
@@ -61,7 +61,7 @@ template <class T> void pack_b(const Operand<T>& from, extent columns, extent de
     const extent panel = panel_of<T>(columns - column);
     T* there = to + column * depth;
     for (const extent end = column + panel; column < end; column += lanes<T>, there += lanes<T>) {
-      const Operand<T> lines{from.at + column * from.across, from.across, from.along};
+      const Factor<T> lines{from.at + column * from.across, from.across, from.along};
       if (columns - column < lanes<T>)
         pack_rest(lines, columns - column, lanes<T>, 0, depth, panel, there);
       else if (from.across == 1)
@@ -83,7 +83,7 @@ template <class T> void multiply(const Tile<T>& tile, T* scratch) {
   const extent slabs = parts_of(tile.depth, deepest), deep = parts_of(tile.depth, slabs);
   for (extent first = 0; first < tile.depth; first += deep) {
     const extent depth = min(deep, tile.depth - first);
-    const Finish<T> finish{tile.alpha, first + depth == tile.depth ? tile.bias : nullptr, first > 0};
+    const Epilogue<T> finish{tile.alpha, first + depth == tile.depth ? tile.bias : nullptr, first > 0};
     pack_b<T>({tile.b.at + first * tile.b.along, tile.b.across, tile.b.along}, tile.columns, depth, packed_b);
     for (extent row = 0; row < tile.rows; row += block_of_rows<T>) {
       const extent rows = min(block_of_rows<T>, tile.rows - row);

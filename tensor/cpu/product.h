@@ -16,14 +16,14 @@ inline constexpr bool compiled = false;  // the rest is only declared
 #endif
 
 // `along` is the stride along the inner axis, `across` between rows of a or columns of b. One of them is 1.
-template <class T> struct Operand {
+template <class T> struct Factor {
   const T* at;
   std::int64_t across, along;
 };
 
 // to[rows, columns] = bias + alpha a b. bias: one number per column, or null.
 template <class T> struct Tile {
-  Operand<T> a, b;
+  Factor<T> a, b;
   std::int64_t rows, columns, depth;
   T alpha;
   const T* bias;

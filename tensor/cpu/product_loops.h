@@ -32,8 +32,8 @@ template <class T> WHENCE_INLINE extent panel_of(extent left) {
   return (vectors == 4 ? 2 : min(vectors, vectors_at_once)) * lanes<T>;
 }
 
-// How sums are stored: written to the result, or, after the first slab, added to it.
-template <class T> struct Finish {
+// Epilogue: sums are written to the result, or, after the first slab, added to it.
+template <class T> struct Epilogue {
   T alpha;
   const T* bias;
   bool add;
@@ -64,7 +64,7 @@ WHENCE_INLINE Vector<double> in_all_lanes(double x) { return reinterpret_cast<Ve
 
 // 8 rows of a by one panel of b. If there are fewer rows the last one is multiplied again, and not stored.
 template <int along, int vectors, class T>
-void multiply_panels(const T* a, extent across, const T* b, extent depth, const Finish<T>& finish, T* to,
+void multiply_panels(const T* a, extent across, const T* b, extent depth, const Epilogue<T>& finish, T* to,
     extent leading, extent rows, extent columns) {
   constexpr int width = lanes<T>;
   using V = Vector<T>;
@@ -109,11 +109,11 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
 
 template <int along, class T>
 void multiply_block(const Rows<T>& a, const T* b, const Tile<T>& tile, extent first_row, extent rows, extent depth,
-    const Finish<T>& finish) {
+    const Epilogue<T>& finish) {
   extent columns;
   for (extent column = 0; column < tile.columns; column += columns) {
     const T* right = b + column * depth;
-    const Finish<T> here{finish.alpha, finish.bias ? finish.bias + column : nullptr, finish.add};
+    const Epilogue<T> here{finish.alpha, finish.bias ? finish.bias + column : nullptr, finish.add};
     const extent panel = panel_of<T>(tile.columns - column);
     columns = min(panel, tile.columns - column);
     for (extent row = 0; row < rows; row += rows_at_once) {

@@ -3,8 +3,7 @@
 
 namespace whence {
 
-int threads();                // of this process; at first the number of cores, or OMP_NUM_THREADS
-                              // Error unless 1 to 1024
-void set_threads(int count);  // throws Error unless 1 to 1024
+int threads();                // in use; at first the number of cores, or OMP_NUM_THREADS
+void set_threads(int count);  // Error unless 1 to 1024
 
 }  // namespace whence

@@ -21,13 +21,20 @@ namespace whence::tiles {
 InstructionSet chosen_set();
 
 template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set) {
-#ifdef WHENCE_X86
-  if constexpr (!std::is_same_v<T, Dual>) {
+  if constexpr (std::is_same_v<T, Dual>) {
+    return of_plain<T>();
+  } else {
+#ifdef WHENCE_BUILDS_AVX512
     if (set == InstructionSet::avx512) return of_avx512<T>();
-    if (set == InstructionSet::avx2) return of_avx2<T>();
-  }
 #endif
-  return of_plain<T>();
+#ifdef WHENCE_BUILDS_AVX2
+    if (set == InstructionSet::avx2) return of_avx2<T>();
+#endif
+#ifdef WHENCE_BUILDS_PLAIN
+    if (set == InstructionSet::plain) return of_plain<T>();
+#endif
+    fail("tiles", "no functions of ", to_string(set), " in this build");
+  }
 }
 
 // Calls f(Functions<T>) with T the output's type.
@@ -127,13 +134,13 @@ template <class T> struct Gradient {
 };
 
 // Draws the mask of dropout, as autograd/ops/dropout.cpp does for all pairs.
-struct Drop {
+struct DropoutMask {
   const TiledFacts& at;
   index_t heads, keys;
 
   template <class T>
   static void row(const void* drop, index_t b, index_t h, index_t row, index_t first, index_t count, T* kept) {
-    const Drop& d = *static_cast<const Drop*>(drop);
+    const DropoutMask& d = *static_cast<const DropoutMask*>(drop);
     const std::uint32_t threshold = dropout_threshold(d.at.dropout);
     const T scale = static_cast<T>(1 / (1 - d.at.dropout));
     const index_t number = ((b * d.heads + h) * d.at.total_rows + d.at.first_row + row) * d.keys + first;
@@ -148,7 +155,8 @@ struct Drop {
 
 // Sets the extents, operands and facts that both have. `drop` and the tensors of `at` must outlive the problem.
 template <class At, class T>
-Extents enter_facts(const char* op, const At& at, const typename At::Operands& x, const Drop& drop, Problem<T>& p) {
+Extents enter_facts(
+    const char* op, const At& at, const typename At::Operands& x, const DropoutMask& drop, Problem<T>& p) {
   const Extents of = extents_of(op, At::info, x);
   for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
@@ -158,7 +166,7 @@ Extents enter_facts(const char* op, const At& at, const typename At::Operands& x
   const Band band = Band::of(at.first_row, at.causal, at.window);
   p.first_row = band.first_row, p.before = band.before, p.after = band.after;
   p.present = at.present.defined() ? at.present.template data<bool>() : nullptr;
-  if (at.dropout > 0) p.draw = Drop::row<T>, p.stream = &drop;
+  if (at.dropout > 0) p.draw = DropoutMask::row<T>, p.stream = &drop;
   return of;
 }
 template <class T> void enter_output(const Tensor& output, const Tensor& norms, const Tensor& d_output, Problem<T>& p) {

@@ -10,7 +10,7 @@ namespace whence {
 struct DeviceFacts {
   std::string refusal;    // why it cannot be used; empty if it can. The facts below are set either way.
   std::string advice;     // what to do about it
-  bool emulated = false;  // cuda/emulator stands in for a GPU
+  bool emulated = false;  // cuda/emulator replaces a GPU
   std::string name;       // "NVIDIA H100 80GB HBM3"
   int count = 0;          // devices that the driver reports
   int capability = 0;     // 90 is 9.0

@@ -13,7 +13,7 @@ class JoinedKernels : public Kernels {
  public:
   // The layouts that GPUs prefer; no effect on the CPU (tensor/device/product_layout.cpp).
   Tensor product_rows(const Tensor& x, index_t rows, index_t width) override;
-  bool lies_turned(const Tensor& x) override;
+  bool is_transposed_view(const Tensor& x) override;
   bool is_copied_by_products(const Tensor& x) override;
 
   // Copies from[k] into to[k], for each k.

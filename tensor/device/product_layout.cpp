@@ -14,13 +14,13 @@ constexpr double fewest_multiplications = 1 << 26;
 constexpr double most_added = 1.25;  // factor on all multiplications: a padded narrow product would be mostly zeros
 
 // True if neighbours along a column are adjacent. A GPU's library reads such a matrix as transposed.
-bool is_turned(const Tensor& x) { return x.strides()[-2] == 1 && x.strides()[-1] > 1; }
+bool is_transposed(const Tensor& x) { return x.strides()[-2] == 1 && x.strides()[-1] > 1; }
 
 // Returns x [... r c] with zeros after the last row and column.
 Tensor padded(const Tensor& x, index_t rows, index_t columns) {
   const index_t given_rows = x.size(-2), given_columns = x.size(-1);
   if (rows == given_rows && columns == given_columns) return x;
-  if (is_turned(x)) return raw::transpose(padded(raw::transpose(x), columns, rows));
+  if (is_transposed(x)) return raw::transpose(padded(raw::transpose(x), columns, rows));
   if (rows == given_rows && raw::has_zeros_between_rows(x)) return x.view({rows, columns}, x.strides());
   Shape each = x.shape();  // a matrix broadcast over the batch is copied once
   for (int axis = 0; axis < x.rank() - 2; ++axis)
@@ -49,7 +49,9 @@ Tensor JoinedKernels::product_rows(const Tensor& x, index_t rows, index_t width)
   return raw::slice(all, 1, 0, width);
 }
 
-bool JoinedKernels::lies_turned(const Tensor& x) { return x.device().is_gpu() && x.rank() > 1 && is_turned(x); }
+bool JoinedKernels::is_transposed_view(const Tensor& x) {
+  return x.device().is_gpu() && x.rank() > 1 && is_transposed(x);
+}
 
 // True for a batch whose matrices are not evenly spaced.
 bool JoinedKernels::is_copied_by_products(const Tensor& x) {
@@ -64,8 +66,8 @@ std::optional<ProductExtents> aligned_extents(const Tensor& a, const Tensor& b, 
   };
   const ProductExtents given{out.size(-2), out.size(-1), a.size(-1)};
   ProductExtents made = given;  // the extents that grow are those along which a matrix is contiguous
-  if (is_turned(a)) made.m = aligned_extent(given.m, a.dtype());
-  if (!is_turned(a) || is_turned(b)) made.k = aligned_extent(given.k, a.dtype());
+  if (is_transposed(a)) made.m = aligned_extent(given.m, a.dtype());
+  if (!is_transposed(a) || is_transposed(b)) made.k = aligned_extent(given.k, a.dtype());
   made.n = aligned_extent(given.n, a.dtype());
   const double batch = static_cast<double>(out.numel() / std::max<index_t>(given.m * given.n, 1));
   const bool grows = made.m > given.m || made.n > given.n || made.k > given.k;

@@ -67,7 +67,7 @@ class Communicator {
   Traffic traffic_;
 };
 
-// How this process was started, and its rank among the others.
+// Launch: the launcher of this process, and its rank among the others.
 struct Launch {
   int rank = 0, size = 1;              // among all
   int local_rank = 0, local_size = 1;  // among those on this machine

@@ -34,12 +34,12 @@ Tensor whole_numbers(const Shape& shape, index_t most, std::uint64_t seed, DType
 }
 
 // Returns c + a b, or with b's rows and columns exchanged, [rows, inner] [inner, columns].
-Values product(const Values& a, const Values& b, Values c, index_t inner, index_t columns, bool turned = false) {
+Values product(const Values& a, const Values& b, Values c, index_t inner, index_t columns, bool transposed = false) {
   for (std::size_t i = 0; i < c.size(); ++i) {
     const index_t row = static_cast<index_t>(i) / columns, column = static_cast<index_t>(i) % columns;
     for (index_t k = 0; k < inner; ++k)
       c[i] += a[static_cast<std::size_t>(row * inner + k)] *
-              b[static_cast<std::size_t>(turned ? column * inner + k : k * columns + column)];
+              b[static_cast<std::size_t>(transposed ? column * inner + k : k * columns + column)];
   }
   return c;
 }
@@ -154,7 +154,7 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
   });
 }
 
-TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, as they lie and turned") {
+TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, in order and transposed") {
   for_each_operand([]<class T>(DType dtype, T) {
     CAPTURE(std::string(to_string(dtype)));
     constexpr int row = matrix_row<T>, halves = per_register<T>;
@@ -162,17 +162,17 @@ TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of it
     for (int i = 0; i < 32 * row; ++i) numbers.push_back(i);
     in_every_order([&] {
       const Held held = held_matrices(on_gpu(Tensor::of(numbers, {32, row}, dtype)));
-      Values loaded, turned;
+      Values loaded, transposed;
       for (int k = 0; k < 4 * 32 * halves; ++k) {
         const int matrix = k / halves / 32;
         const Place at = matrix_place<T>(k / halves % 32, k % halves);
         loaded.push_back((matrix * 8 + at.row) * row + at.column);
-        turned.push_back((matrix * 8 + at.column) * row + at.row);
+        transposed.push_back((matrix * 8 + at.column) * row + at.row);
       }
       CHECK(held.loaded.to_vector() == loaded);
       if (dtype == DType::f32) return;
-      CHECK(held.turned.to_vector() == turned);
-      CHECK(held.moved.to_vector() == Values(turned.begin(), turned.begin() + 64));
+      CHECK(held.transposed.to_vector() == transposed);
+      CHECK(held.moved.to_vector() == Values(transposed.begin(), transposed.begin() + 64));
     });
   });
 }

@@ -50,7 +50,7 @@ template <class T> struct Held {
   static constexpr int threads = 32;
   static constexpr std::size_t shared_bytes = shared_bytes_for<T>(32 * matrix_row<T>);
   Global<const T> x;
-  Global<compute_t<T>> loaded, turned, moved;
+  Global<compute_t<T>> loaded, transposed, moved;
   WHENCE_HD void operator()(Thread& t) const {
     const int lane = t.lane(), row = lane * matrix_row<T>;
     const Shared<T> matrices = t.shared<T>(32 * matrix_row<T>);
@@ -61,8 +61,8 @@ template <class T> struct Held {
     const auto as_they_are = ldmatrix(t, matrices, row);
     each<4>([&](auto m) { store_register<T>(loaded, m * 32 + lane, as_they_are[m]); });
     if constexpr (per_register<T> == 2) {
-      const auto columns = ldmatrix_turned(t, matrices, row);
-      each<4>([&](auto m) { store_register<T>(turned, m * 32 + lane, columns[m]); });
+      const auto columns = ldmatrix_trans(t, matrices, row);
+      each<4>([&](auto m) { store_register<T>(transposed, m * 32 + lane, columns[m]); });
       store_register<T>(moved, lane, movmatrix<T>(t, as_they_are[Nth<0>{}]));
     }
   }
@@ -196,7 +196,7 @@ template <class T> struct HandedOn {
       return b;
     } else {
       const int matrix = lane / 8, key = key_of_column<keys>(column_of_depth<T>(first + matrix % 2 * 8 + lane % 8));
-      return ldmatrix_turned(t, values, tile_at<T>(key, column + matrix / 2 * 8, width, key_phase<keys>(key)));
+      return ldmatrix_trans(t, values, tile_at<T>(key, column + matrix / 2 * 8, width, key_phase<keys>(key)));
     }
   }
 };
@@ -236,7 +236,7 @@ Held held_matrices(const Tensor& x) {
     };
     held = {of(4), of(4), of(1)};
     launch_kernel(
-        gpu::Held<T>{global<const T>(x), global<C>(held.loaded), global<C>(held.turned), global<C>(held.moved)},
+        gpu::Held<T>{global<const T>(x), global<C>(held.loaded), global<C>(held.transposed), global<C>(held.moved)},
         {.shared_bytes = gpu::Held<T>::shared_bytes});
   });
   return held;

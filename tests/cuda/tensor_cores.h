@@ -12,8 +12,8 @@ Tensor product_by_maps(DType operand, const Tensor& a, const Tensor& b, const Te
 
 // The lanes' parts of four matrices of eight rows, x [32, matrix_row], as numbers of f32, or f64 if x is.
 struct Held {
-  Tensor loaded, turned;  // [4, 32, per_register]; turned: not of f32
-  Tensor moved;           // the first matrix through movmatrix
+  Tensor loaded, transposed;  // [4, 32, per_register]; transposed: not of f32
+  Tensor moved;               // the first matrix through movmatrix
 };
 Held held_matrices(const Tensor& x);
 

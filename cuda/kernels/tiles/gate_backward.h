@@ -157,7 +157,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
       t.sync();
     }
     t.sync_warp();
-    const Place place = place_in_turned<T>(t.lane());
+    const Place place = place_in_transposed<T>(t.lane());
     for (int first = 0; first < to.width; first += depth<T>) {
       Registers<FragmentC<T>, depth<T> / 8> of_positions;
       each<depth<T> / 8>([&](auto c) {

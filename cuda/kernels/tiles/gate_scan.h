@@ -1,6 +1,5 @@
 // CoPE's scan in tiles of heads: gates are summed from a row's last key down, and the query's table is read at the sum.
-//   g_ij = 1 / (1 + e^{-S_ij}), 0 where i does not see j;  P_ij = sum_{l>=j} g_il                    (CoPE, Eq. 3 and
-//   4)
+//   g_ij = 1 / (1 + e^{-S_ij}), 0 where i does not see j;  P_ij = sum_{l>=j} g_il                   (CoPE, Eq. 3, 4)
 //   x_ij += z_i[f] + w (z_i[f+1] - z_i[f]),  f = floor p,  w = p - f,  p = min(P, n-1)               (CoPE, Listing 1)
 //   or x_ij += slope P_ij                                                                         (CoPE_ALiBi, Eq. 10)
 // Backward, with dx the gradient at the logits:

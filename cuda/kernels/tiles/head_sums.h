@@ -51,14 +51,14 @@ template <class T, int width> struct RowSums {
 template <class C, int of_warp> struct Diagonals {
   static constexpr int chains = 32 / of_warp, of_chain = head_warps / chains;
   static constexpr int behind = of_chain;  // tiles of zeros after the last, which complete all sums
-  static constexpr int pitch = of_warp + 4, turned = 32 * pitch, shared_floats = head_warps * (turned + 32);
+  static constexpr int pitch = of_warp + 4, tile_numbers = 32 * pitch, shared_floats = head_warps * (tile_numbers + 32);
 
   Shared<C> memory;  // each warp's tile, transposed, then the sums that are passed on
   Number<C> going_on = 0.0f;
 
   // A lane has one number of each of of_warp consecutive diagonals, and writes them to adjacent places.
   template <class Pairs> WHENCE_HD void lay_out(Thread& t, Pairs& x) const {
-    const Shared<C> own = memory + t.warp() * turned;
+    const Shared<C> own = memory + t.warp() * tile_numbers;
     t.sync_warp();
     each<of_warp / 4>([&](auto four) {
       Pack<C, 4> pack;
@@ -69,7 +69,7 @@ template <class C, int of_warp> struct Diagonals {
   // Adds what lay_out has written. nth: of the tiles that the block walks over. Number `at` of the slice is of the
   // warp's first row and the tile's first key.
   WHENCE_HD void add(Thread& t, int nth, Global<C> slice, int at, int length) {
-    const Shared<C> own = memory + t.warp() * turned;
+    const Shared<C> own = memory + t.warp() * tile_numbers;
     t.sync_warp();
     Number<C> done = going_on, low = 0.0f;
     each<32>([&](auto lane) {
@@ -80,7 +80,7 @@ template <class C, int of_warp> struct Diagonals {
     });
     going_on = low;
     const int chain = t.warp() % chains, place = t.warp() / chains;
-    const Shared<C> handed = memory + head_warps * turned;
+    const Shared<C> handed = memory + head_warps * tile_numbers;
     const int slot = (chain * of_chain + ((place - nth) & (of_chain - 1))) * 32 + t.lane();
     if (place > 0 && nth > 0) done += load<C>(handed, slot);
     if (place < of_chain - 1) return store(handed, slot, done);

@@ -80,7 +80,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     Shared<C> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
     Shared<C> of_rows;      // [rows]: terms of keys that are rows, in 16 bits
   };
-  struct Part {
+  struct BlockWork {
     int b, h, head, block;                    // head: of b h
     Global<const T> first, second, of_gates;  // the head's columns
     Global<const C> by_distance, by_key;      // the head's terms
@@ -107,7 +107,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       const Shared<C> term = terms + n * term_count;
       return Stage{tile, tile + columns * width, tile + 2 * columns * width, term, term + distances, row_terms};
     };
-    const Part part = part_of(t);
+    const BlockWork part = work_of(t);
     Scan gates(t, scan, facts, part.head, part.first_row + t.warp() * of_warp);
     constexpr auto phase = line_phase<neighbours>;
     const HeadRows<const T>&of_first = to_keys ? k : q, &of_second = to_keys ? v : d_o,
@@ -171,12 +171,12 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
   WHENCE_HD int column_count() const { return to_keys ? facts.queries : facts.keys; }
 
-  WHENCE_HD Part part_of(Thread& t) const {
+  WHENCE_HD BlockWork work_of(Thread& t) const {
     const int blocks = (row_count() + rows - 1) / rows, nth = static_cast<int>(t.block()) % blocks,
               head = first_head + static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
     // The rows that may see the most come first.
-    Part part{b, h, head, to_keys ? nth : blocks - 1 - nth, (to_keys ? q : k).of(b, h), (to_keys ? d_o : v).of(b, h),
-        (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, {}};
+    BlockWork part{b, h, head, to_keys ? nth : blocks - 1 - nth, (to_keys ? q : k).of(b, h),
+        (to_keys ? d_o : v).of(b, h), (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, {}};
     part.first_row = part.block * rows;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.by_distance = table + index_t(h) * facts.distances;
@@ -187,12 +187,12 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // The columns that a row sees, [first_seen, end_seen). Keys that are not present are given those of others.
-  WHENCE_HD int first_seen(const Part& part, int row) const {
+  WHENCE_HD int first_seen(const BlockWork& part, int row) const {
     if constexpr (to_distances) return larger(0, part.begin + scan.lowest + row - facts.first_row);
     return to_keys ? larger(0, row - facts.first_row - facts.after)
                    : larger(part.begin, facts.first_row + row - facts.before);
   }
-  WHENCE_HD int end_seen(const Part& part, int row) const {
+  WHENCE_HD int end_seen(const BlockWork& part, int row) const {
     if constexpr (to_distances)
       return last_seen(row) == row && row + scan.lowest >= -facts.after
                  ? smaller(facts.queries, part.end + scan.lowest + row - facts.first_row)
@@ -208,7 +208,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // Returns the first sixteen of the block's band for a tile.
-  static WHENCE_HD int first_sixteen(const Part& part, int first_column) {
+  static WHENCE_HD int first_sixteen(const BlockWork& part, int first_column) {
     return to_keys ? (first_column - part.first_row - rows) / 16 : (part.first_row - first_column - columns) / 16;
   }
   // Returns the steps by which the query of a row and a column is behind the key.
@@ -227,8 +227,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   static WHENCE_HD int line_of(Thread& t, int a) {
     return t.warp() * of_warp + row_of_line<neighbours>(t.lane() / 4, a);
   }
-  WHENCE_HD int row_of(Thread& t, const Part& part, int a) const { return part.first_row + line_of(t, a); }
-  WHENCE_HD void hold(Thread& t, const Part& part, Lines& held) const {
+  WHENCE_HD int row_of(Thread& t, const BlockWork& part, int a) const { return part.first_row + line_of(t, a); }
+  WHENCE_HD void hold(Thread& t, const BlockWork& part, Lines& held) const {
     each<lines>([&](auto a) {
       const int row = row_of(t, part, a);
       held[a] = {0.0f, 0.0f, 0.0f};
@@ -239,11 +239,11 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // Number n of by_distance is of pairs at lowest_of(...) + n steps.
-  WHENCE_HD int lowest_of(const Part& part, int first_column) const {
+  WHENCE_HD int lowest_of(const BlockWork& part, int first_column) const {
     return facts.first_row + (to_keys ? first_column - part.first_row - rows : part.first_row - first_column - columns);
   }
 
-  WHENCE_HD void fetch(Thread& t, const Part& part, const Stage& to, int first_column) const {
+  WHENCE_HD void fetch(Thread& t, const BlockWork& part, const Stage& to, int first_column) const {
     const auto phase = [](int at) { return key_phase<columns>(at); };
     fetch_rows<columns, width>(t, to.first, to_keys ? q : k, part.first, first_column, column_count(), facts.d, phase);
     fetch_rows<columns, width>(
@@ -261,7 +261,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // Fetches the numbers of a tile's columns that sums of gates read, or the rows of its band.
-  WHENCE_HD void fetch_gates(Thread& t, const Part& part, Scan& gates, int n, int first_column, bool first) const {
+  WHENCE_HD void fetch_gates(Thread& t, const BlockWork& part, Scan& gates, int n, int first_column, bool first) const {
     if constexpr (relative) {
       for (int ring = 0; ring < (to_distances ? 2 : 1); ++ring) {
         const HeadRows<const T>& of_band = ring ? v : gate_k;
@@ -275,7 +275,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   // dx: the gradient at the logits. Returns true if gates have changed dx: then it was laid out for sums by distance
   // before that.
-  WHENCE_HD bool work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
+  WHENCE_HD bool work(Thread& t, const BlockWork& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
       int first_column, Lines& held, Scan& gates, const Diagonals<C, of_warp>& diagonals, Sums& sums, Sums& of_values,
       Pairs& dx) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
@@ -294,7 +294,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   // edge: some pairs are not seen, or dropped.
   template <bool edge>
-  WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
+  WHENCE_HD void tile(Thread& t, const BlockWork& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
       int first_column, bool whole, Lines& held, Scan& gates, const Diagonals<C, of_warp>& diagonals, Sums& sums,
       Sums& of_values, Pairs& dx) const {
     Pairs x;
@@ -358,7 +358,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   static WHENCE_HD int own_column(Thread& t, int first_column) { return first_column + t.lane() % 4 * own; }
   // The key of a distance and a query.
   WHENCE_HD int key_of(int row, int query) const { return facts.first_row + query - steps_of(row, query); }
-  WHENCE_HD void add_gradient_of_bins(Thread& t, const Part& part, int first_column, Pairs& dx) const {
+  WHENCE_HD void add_gradient_of_bins(Thread& t, const BlockWork& part, int first_column, Pairs& dx) const {
     const Global<const T> d_bins = scan.d_bins.of(part.b, part.h);
     const int bin =
         scan.bin_of_all(t, fewest_steps(part.first_row + t.warp() * of_warp, first_column), steps_apart + 1);
@@ -382,7 +382,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // As in forward.
-  WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, C unit, Pairs& x) const {
+  WHENCE_HD C add_terms(
+      Thread& t, const BlockWork& part, const Stage& stage, int first_column, C unit, Pairs& x) const {
     if (!table && !column) return unit;
     unit *= ln2<C>;
     if constexpr (to_distances) {
@@ -437,12 +438,12 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     return log2e<C>;
   }
 
-  WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_column, int a) const {
+  WHENCE_HD SeenColumns seen_by(Thread& t, const BlockWork& part, int first_column, int a) const {
     const int first = first_column + t.lane() % 4 * own, row = row_of(t, part, a), from = first_seen(part, row) - first;
     const bool present_row = to_distances || !to_keys || (row >= part.begin && row < part.end);
     return {from, present_row ? end_seen(part, row) - first : from};
   }
-  WHENCE_HD void hide(Thread& t, const Part& part, int first_column, Pairs& x) const {
+  WHENCE_HD void hide(Thread& t, const BlockWork& part, int first_column, Pairs& x) const {
     each<lines>([&](auto a) {
       const SeenColumns seen = seen_by(t, part, first_column, a);
       each<own>([&](auto j) {
@@ -472,14 +473,14 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   WHENCE_HD void add_diagonals(
-      Thread& t, const Part& part, int nth, int first_column, Diagonals<C, of_warp>& diagonals) const {
+      Thread& t, const BlockWork& part, int nth, int first_column, Diagonals<C, of_warp>& diagonals) const {
     constexpr int chains = Diagonals<C, of_warp>::chains;
     const int blocks = (facts.queries + rows - 1) / rows, length = facts.keys + rows;
     const index_t slice = (index_t(part.head - first_head) * blocks + part.block) * chains + t.warp() % chains;
     diagonals.add(t, nth, slices + slice * length, t.warp() * of_warp - first_column + facts.keys - 1, length);
   }
 
-  WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
+  WHENCE_HD void finish(Thread& t, const BlockWork& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
       const Lines& held, Scan& gates, Sums& sums, Sums& of_values) const {
     const C scale = others && scan.of_gates ? scan.gate_scale : facts.scale;
     each<fragments>([&](auto m) {
@@ -507,7 +508,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
         store(norms.of(part.head, row), RowBlocks<C>::rows, held[a].delta + sum);
     });
   }
-  WHENCE_HD void put(Thread& t, const Part& part, Shared<T> tile, const Sums& sums, const HeadRows<T>& to,
+  WHENCE_HD void put(Thread& t, const BlockWork& part, Shared<T> tile, const Sums& sums, const HeadRows<T>& to,
       const HeadRows<C>& wide) const {
     if (to.at)
       store_rows<T, width, neighbours>(

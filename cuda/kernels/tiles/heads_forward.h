@@ -2,8 +2,8 @@
 // has `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay
 // in registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is
 // copied into shared memory during the work on this one.
-//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij -
-//   top_i)
+//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i
+//   top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij - top_i)
 // A top need not be the maximum: earlier sums are rescaled only when a logit is 8 above it, which is rare. Logits, sums
 // and tables are f32. The pattern is rounded to T before it is multiplied with the values.
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
@@ -80,7 +80,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Shared<C> by_distance, by_key;  // two copies, [keys]
   };
   // A block's part of the work.
-  struct Part {
+  struct BlockWork {
     int b, h, head;                // head: of b h
     Global<const T> k, v, gate_k;  // of the head
     Global<const C> table, column;
@@ -116,7 +116,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       const Shared<C> term = terms + n * term_count;
       return Stage{tile, tile + keys * width, tile + 2 * keys * width, term, term + 2 * copy};
     };
-    const Part part = part_of(t);
+    const BlockWork part = work_of(t);
     Gates gates;
     if constexpr (scans) begin_gates(t, part, tiles + of_stage * width, gates);
     fetch_rows<queries, width>(t, of_q, q, q.of(part.b, part.h), part.first_query, facts.queries, facts.d, row_phase);
@@ -156,11 +156,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
  private:
   // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, come
   // first.
-  WHENCE_HD Part part_of(Thread& t) const {
+  WHENCE_HD BlockWork work_of(Thread& t) const {
     const int blocks = parts.count ? parts.count : (facts.queries + queries - 1) / queries,
               nth = static_cast<int>(t.block()) % blocks, head = static_cast<int>(t.block()) / blocks,
               b = head / facts.heads, h = head % facts.heads;
-    Part part{b, h, head, k.of(b, h), v.of(b, h), gate_k.of(b, h), {}, {},
+    BlockWork part{b, h, head, k.of(b, h), v.of(b, h), gate_k.of(b, h), {}, {},
         parts.count ? 0 : (blocks - 1 - nth) * queries, 0, 0, facts.keys, {}};
     part.first_token = facts.first() + part.first_query;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
@@ -180,7 +180,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     return part;
   }
 
-  WHENCE_HD void fetch(Thread& t, const Part& part, const Stage& to, int first_key) const {
+  WHENCE_HD void fetch(Thread& t, const BlockWork& part, const Stage& to, int first_key) const {
     const auto phase = [](int key) { return key_phase<keys>(key); };
     fetch_rows<keys, width>(t, to.keys, k, part.k, first_key, facts.keys, facts.d, phase);
     fetch_rows<keys, width>(t, to.values, v, part.v, first_key, facts.keys, facts.d, phase);
@@ -198,7 +198,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     if (column) fetch_columns<T, keys>(t, to.by_key, part.column, facts, first_key, part.taken_off);
   }
 
-  WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
+  WHENCE_HD void begin_rows(Thread& t, const BlockWork& part, Registers<Row, 2 * fragments>& running) const {
     if (!sink || part.nth > 0) return;
     const Number<C> logit = load<C>(sink, part.h) * log2e<C>;
     each<2 * fragments>([&](auto a) {
@@ -209,7 +209,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
 
   // Positions use the second stage, which is filled with keys after the first.
   static_assert(!scans || 2 * keys >= 128);
-  WHENCE_HD void begin_gates(Thread& t, const Part& part, Shared<T> second_stage, Gates& gates) const {
+  WHENCE_HD void begin_gates(Thread& t, const BlockWork& part, Shared<T> second_stage, Gates& gates) const {
     gates.pairs = t.shared<Position<T>>(queries * scan.pitch * 2);
     if (position_keys.at)
       fetch_positions<width>(t, second_stage, position_keys, scan.positions, facts.d);
@@ -224,7 +224,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
   }
   // Returns the sum of gates after a part, as GateSums stores it: sums of full rows are not stored.
-  WHENCE_HD Number<C> carry(const Part& part, int row) const {
+  WHENCE_HD Number<C> carry(const BlockWork& part, int row) const {
     constexpr int tiles_of_part = keys_of_part / gate_keys;
     const int tile = (part.nth + 1) * tiles_of_part - 1;
     if (Number<C>(C(tile)) < load<C>(scan.first_tile, scan.row_at(part.head, row) / 8)) return scan.full();
@@ -253,19 +253,19 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
   WHENCE_HD BinSums<T, keys> bins_of(const Gates& gates) const { return {scan, gates.bins}; }
   // Returns the band's first sixteen for a tile and the block's first warp.
-  static WHENCE_HD int first_sixteen(const Part& part, int first_key) {
+  static WHENCE_HD int first_sixteen(const BlockWork& part, int first_key) {
     return (part.first_query - first_key - keys) / 16;
   }
   // Copies sixteens of a tile's band from the n-th on.
-  WHENCE_HD void fetch_band(Thread& t, const Part& part, const Gates& gates, int first_key, int n) const {
+  WHENCE_HD void fetch_band(Thread& t, const BlockWork& part, const Gates& gates, int first_key, int n) const {
     if constexpr (relative)
       gates.ring.fetch(t, gate_k, part.gate_k, first_sixteen(part, first_key) + n, Ring::of_block - n,
           1 + part.first_token - part.first_query - scan.lowest, scan.count, facts.d);
   }
 
   // One tile of keys for a warp's rows.
-  WHENCE_HD void work(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
-      Registers<Row, 2 * fragments>& running, Sums& sums) const {
+  WHENCE_HD void work(Thread& t, const BlockWork& part, const Stage& stage, int first_key, const Queries& held,
+      Gates& gates, Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first_token = part.first_token + t.warp() * rows, last_token = first_token + rows - 1;
     const int last_key = first_key + keys - 1;
     if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // no row sees a key
@@ -282,8 +282,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
 
   // edge: some pairs are not seen, or dropped.
   template <bool edge>
-  WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, bool whole, const Queries& held,
-      Gates& gates, Registers<Row, 2 * fragments>& running, Sums& sums) const {
+  WHENCE_HD void tile(Thread& t, const BlockWork& part, const Stage& stage, int first_key, bool whole,
+      const Queries& held, Gates& gates, Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
     C unit = facts.scale_of_powers;
     if constexpr (others) {
@@ -316,14 +316,14 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
-  WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_key, int a) const {
+  WHENCE_HD SeenColumns seen_by(Thread& t, const BlockWork& part, int first_key, int a) const {
     const int token = part.first_token + t.warp() * rows + 8 * a + t.lane() / 4,
               own_key = first_key + t.lane() % 4 * own;
     return {larger(part.begin, token - facts.before) - own_key, smaller(part.end, token + facts.after + 1) - own_key};
   }
 
   // x, products of the gates, becomes a logit in base 2; for other gates, the scan alone.
-  WHENCE_HD void add_scan(Thread& t, C unit, const Part& part, Gates& gates, Scores& x) const {
+  WHENCE_HD void add_scan(Thread& t, C unit, const BlockWork& part, Gates& gates, Scores& x) const {
     const C full = scan.full();
     if (gates.full)
       return each<2 * fragments>(
@@ -349,7 +349,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
 
   // x times its unit is the logit in base 2; returns the new unit. Terms are in base e; the power includes the factor.
-  WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, C unit, Scores& x) const {
+  WHENCE_HD C add_terms(Thread& t, const BlockWork& part, const Stage& stage, C unit, Scores& x) const {
     if (!table && !column) return unit;
     unit *= ln2<C>;
     const int quad = t.lane() % 4;
@@ -380,7 +380,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     return log2e<C>;
   }
 
-  WHENCE_HD void hide(Thread& t, const Part& part, int first_key, Scores& x) const {
+  WHENCE_HD void hide(Thread& t, const BlockWork& part, int first_key, Scores& x) const {
     each<2 * fragments>([&](auto a) {
       const SeenColumns seen = seen_by(t, part, first_key, a);
       each<own>([&](auto j) {
@@ -418,7 +418,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
   }
 
-  WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> of_q, const Gates& gates,
+  WHENCE_HD void finish(Thread& t, const BlockWork& part, Shared<T> of_q, const Gates& gates,
       const Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first = part.first_query + t.warp() * rows;
     each<2 * fragments>([&](auto a) {

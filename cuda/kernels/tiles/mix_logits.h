@@ -22,10 +22,10 @@ template <class To, class From> WHENCE_HD Register<To> recast_two(Register<From>
   }
 }
 // Transposes a left factor: its columns become rows, and its rows, pairs, the depth.
-template <class To, class From> WHENCE_HD FragmentA<To> turned_factor(Thread& t, const FragmentA<From>& of) {
-  FragmentA<To> turned;
-  each<4>([&](auto r) { turned[r] = movmatrix<To>(t, recast_two<To, From>(of[Nth<r % 2 * 2 + r / 2>{}])); });
-  return turned;
+template <class To, class From> WHENCE_HD FragmentA<To> transposed_factor(Thread& t, const FragmentA<From>& of) {
+  FragmentA<To> transposed;
+  each<4>([&](auto r) { transposed[r] = movmatrix<To>(t, recast_two<To, From>(of[Nth<r % 2 * 2 + r / 2>{}])); });
+  return transposed;
 }
 // The left factor that sums pairs by diagonal: row m is that of `row - n = m - 8`, for pairs of column n and of row 0
 // to 7 in their half.
@@ -85,7 +85,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
 
   struct Gradients {  // of a lane
     Registers<Registers<Number<C>, slots>, 2> norm, delta;
-    Registers<FragmentA<T>, Walk::ring> turned;           // the last columns of dA
+    Registers<FragmentA<T>, Walk::ring> transposed;       // the last columns of dA
     Registers<Registers<FragmentC<T>, 4>, taps> weights;  // dW2, transposed
     Registers<FragmentC<T>, 2> by_distance;
   };
@@ -259,9 +259,9 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
           d_a[half][s].of[n] = to_stored<T>(p * (without_delta + (share - 1.0f) * of.delta[half][s]));
         });
       });
-      of.turned[typename Walk::template In<n>{}] = turned_factor<T, T>(t, Walk::template factor<T>(d_a, n));
+      of.transposed[typename Walk::template In<n>{}] = transposed_factor<T, T>(t, Walk::template factor<T>(d_a, n));
       if (step < 0) return;
-      const FragmentA<T>& own = of.turned[typename Walk::template In<n>{}];
+      const FragmentA<T>& own = of.transposed[typename Walk::template In<n>{}];
       if (of_table) {
         const FragmentA<T> ones = diagonals_of<T>(t, n);
         each<2>([&](auto k) { mma<T>(t, of.by_distance[k], ones, own[k], own[Nth<k + 2>{}]); });
@@ -272,7 +272,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
           const Register<T> upper = movmatrix<T>(t, recast_two<T, M>(column_of[Nth<b / 2>{}][Nth<b % 2 * 2>{}])),
                             lower = movmatrix<T>(t, recast_two<T, M>(column_of[Nth<b / 2>{}][Nth<b % 2 * 2 + 1>{}]));
           each<taps>([&](auto tap) {
-            mma<T>(t, of.weights[tap][b], of.turned[typename Walk::template In<n - tap>{}], upper, lower);
+            mma<T>(t, of.weights[tap][b], of.transposed[typename Walk::template In<n - tap>{}], upper, lower);
           });
         });
       }

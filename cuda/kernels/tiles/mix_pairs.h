@@ -216,12 +216,12 @@ template <class T, int width, bool to_keys> struct PairSums {
     const int row = to_keys ? matrix / 2 * 8 + in_matrix : t.warp() * 16 + matrix % 2 * 8 + in_matrix,
               column = to_keys ? t.warp() * 16 + matrix % 2 * 8 : matrix / 2 * 8;
     const int at = tile_at<T>(row, column, columns, row_phase(row));
-    const Place place = place_in_turned<T>(t.lane());
+    const Place place = place_in_transposed<T>(t.lane());
     const int at_right = tile_at<T>(place.row, place.column, width, row_phase(place.row));
     each<columns / depth<T>>([&](auto step) {
       Registers<Factor<T>, 1> left;
       if constexpr (to_keys)
-        left[Nth<0>{}].large = ldmatrix_turned(t, tile, moved(at, depth<T> * step, 0, columns));
+        left[Nth<0>{}].large = ldmatrix_trans(t, tile, moved(at, depth<T> * step, 0, columns));
       else
         left[Nth<0>{}].large = ldmatrix(t, tile, moved(at, 0, depth<T> * step, columns));
       add_step<T, width>(t, tile + columns * columns, at_right, depth<T> * step, left, sums);

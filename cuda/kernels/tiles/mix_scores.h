@@ -148,7 +148,7 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
     using Own = typename Walk::template In<column>;
     Registers<int, 2> nth;  // columns after the first key
     each<2>([&](auto half) { nth[half] = walk.first_hidden(step, half) + n - walk.place.begin; });
-    Registers<Registers<Register<T>, 2>, 4> turned;
+    Registers<Registers<Register<T>, 2>, 4> transposed;
     each<4>([&](auto b) {
       FragmentC<T> sum;
       each<taps>([&](auto tap) {
@@ -161,7 +161,7 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
             where_negative<T, M>(hidden, of.slope, of.one));
         if (taps > 1 && !walk.there[half].has(n)) value = {};
         of.before[Own{}][Nth<b / 2>{}][Nth<half + b % 2 * 2>{}] = value;
-        turned[b][half] = movmatrix<T>(t, value);
+        transposed[b][half] = movmatrix<T>(t, value);
         if (left > 0 && walk.at_border && of_first && step >= 0) put_first(t, walk, nth[half], half, 8 * b, value);
       });
     });
@@ -172,13 +172,13 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
         each<4>([&](auto r) {
           if (nth[Nth<r / 2>{}] < left) ones[r] = {};
         });
-      each<4>([&](auto b) { mma<T>(t, of.by_distance[b], ones, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
+      each<4>([&](auto b) { mma<T>(t, of.by_distance[b], ones, transposed[b][Nth<0>{}], transposed[b][Nth<1>{}]); });
     }
     if (of_weights)
       each<taps * parts>([&](auto k) {
-        const FragmentA<T> heads =
-            turned_factor<T, M>(t, walk.x[typename Walk::template In<column - left + k / parts>{}][Nth<k % parts>{}]);
-        each<4>([&](auto b) { mma<T>(t, of.weights[k][b], heads, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
+        const FragmentA<T> heads = transposed_factor<T, M>(
+            t, walk.x[typename Walk::template In<column - left + k / parts>{}][Nth<k % parts>{}]);
+        each<4>([&](auto b) { mma<T>(t, of.weights[k][b], heads, transposed[b][Nth<0>{}], transposed[b][Nth<1>{}]); });
       });
   }
   // Stores two hidden numbers of column nth after the first key, if it has separate rows of u.

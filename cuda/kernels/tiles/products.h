@@ -87,15 +87,15 @@ WHENCE_HD void add_products(Thread& t, Shared<T> tile, const Left& left, SummedR
 }
 
 // Returns the row and the column of a lane's part of a right factor whose depth is rows of a tile.
-template <class T> WHENCE_HD Place place_in_turned(int lane) {
+template <class T> WHENCE_HD Place place_in_transposed(int lane) {
   if (per_register<T> == 1) return {lane % 4 * 2, lane / 4};
   return {lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8};
 }
 // Returns that factor, 16 columns wide. Numbers of 16 bits are transposed while loading. Floats are loaded singly, from
 // two neighbouring rows.
-template <class T> WHENCE_HD Registers<Register<T>, 4> turned(Thread& t, Shared<T> tile, int at, int width) {
+template <class T> WHENCE_HD Registers<Register<T>, 4> transposed(Thread& t, Shared<T> tile, int at, int width) {
   if constexpr (per_register<T> == 2) {
-    return ldmatrix_turned(t, tile, at);
+    return ldmatrix_trans(t, tile, at);
   } else {
     Registers<Register<T>, 4> r;
     each<4>([&](auto n) {
@@ -126,7 +126,7 @@ template <class T, int width, int fragments>
 WHENCE_HD void add_step(Thread& t, Shared<T> tile, int at, int rows, const Registers<Factor<T>, fragments>& left,
     SummedRows<T, width, fragments>& sums) {
   each<width / 16>([&](auto j) {
-    const auto b = factor_of<T>(turned(t, tile, moved(at, rows, 16 * j, width), width));
+    const auto b = factor_of<T>(transposed(t, tile, moved(at, rows, 16 * j, width), width));
     each<fragments>([&](auto m) {
       add_product<T>(t, sums[m][Nth<2 * j>{}], left[m], b, Nth<0>{});
       add_product<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b, Nth<2>{});
@@ -138,7 +138,7 @@ WHENCE_HD void add_step(Thread& t, Shared<T> tile, int at, int rows, const Regis
 template <class T, int count, int width, int fragments>
 WHENCE_HD void add_rows(
     Thread& t, Shared<T> tile, const SummedRows<T, count, fragments>& x, SummedRows<T, width, fragments>& sums) {
-  const Place place = place_in_turned<T>(t.lane());
+  const Place place = place_in_transposed<T>(t.lane());
   const int row = key_of_column<count>(place.row), at = tile_at<T>(row, place.column, width, key_phase<count>(row));
   each<count / depth<T>>([&](auto step) {
     Registers<Factor<T>, fragments> left;

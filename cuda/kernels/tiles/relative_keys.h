@@ -1,7 +1,7 @@
 // Keys by distance in tiles of heads, and sums of the pattern over bins of distances (tensor/tiles/attention_kernel.h).
 //   x_ij += relative_scale p_i.r[m],  m = i - j;    bins_i[n] = sum_{j: bin(m) = n} m_ij P_ij
-//   dp_i = relative_scale sum_m dA_{i,i-m} r[m];    dr[m] = relative_scale sum_i dA_{i,i-m} p_i;    dP_ij += m_ij
-//   dbins_i[bin(m)]
+//   dp_i = relative_scale sum_m dA_{i,i-m} r[m];    dr[m] = relative_scale sum_i dA_{i,i-m} p_i
+//   dP_ij += m_ij dbins_i[bin(m)]
 // Two of query, key and distance determine the third. A kernel has two of them as rows and columns, and the third is a
 // band: 16 rows of a warp and its columns meet 16 + columns - 1 of them. The product of the band with the rows (or with
 // the columns) is stored in shared memory so that a diagonal of it is a row of the tile.

@@ -11,9 +11,9 @@
 namespace whence {
 namespace {
 
-using Range = std::pair<std::uint32_t, std::uint32_t>;  // its first code point and its last
+using CodeRange = std::pair<std::uint32_t, std::uint32_t>;  // its first code point and its last
 
-bool within(std::span<const Range> ranges, std::uint32_t code) {
+bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
   return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
@@ -103,24 +103,24 @@ bool is_number(const CodePoint& code) {
 }
 
 bool is_white_space(const CodePoint& code) {
-  constexpr Range spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+  constexpr CodeRange spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
       {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
   if (code.value < 0x80) return code.value == ' ' || (code.value >= 0x09 && code.value <= 0x0D);
   return code.valid && within(spaces, code.value);
 }
 
 bool acts_unseen(const CodePoint& code) {
-  constexpr Range ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F},
-      {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1D173, 0x1D17A},
-      {0xE0000, 0xE0FFF}};
+  constexpr CodeRange ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E},
+      {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF},
+      {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
   return within(ranges, code.value);
 }
 
 // The blocks that matter for tables of results; not the whole of Unicode's width tables.
 std::size_t columns_of(const CodePoint& code) {
-  constexpr Range none[] = {
+  constexpr CodeRange none[] = {
       {0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
-  constexpr Range two[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},
+  constexpr CodeRange two[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},
       {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1FAFF}, {0x20000, 0x3FFFD}};
   return !code.valid ? 1 : within(none, code.value) ? 0 : within(two, code.value) ? 2 : 1;
 }

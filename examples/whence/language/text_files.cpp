@@ -63,14 +63,14 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
 // Whoever trains on such a file means what is in it.
 void refuse_packed(const std::string& path, std::string_view bytes) {
-  struct Kind {
+  struct Packing {
     std::string_view begins;
     const char *name, *advice;
   };
-  static constexpr Kind kinds[] = {{"\x1f\x8b", "gzip", "gunzip it"}, {"\x28\xb5\x2f\xfd", "zstd", "unzstd it"},
+  static constexpr Packing kinds[] = {{"\x1f\x8b", "gzip", "gunzip it"}, {"\x28\xb5\x2f\xfd", "zstd", "unzstd it"},
       {"PK\x03\x04", "zip", "unzip it"}, {"\xfd\x37zXZ", "xz", "unxz it"}, {"BZh91AY&SY", "bzip2", "bunzip2 it"},
       {"%PDF-", "PDF", "take its text out, as pdftotext does"}};
-  for (const Kind& kind : kinds)
+  for (const Packing& kind : kinds)
     if (bytes.starts_with(kind.begins))
       throw FileError(path, ": ", kind.name, " given; text required; ", kind.advice, " first, or leave it out");
 }

@@ -10,7 +10,7 @@
 namespace whence::language {
 namespace {
 
-constexpr std::uint64_t largest_file =
+constexpr std::uint64_t largest_tokeniser =
     1 << 28;  // far above any vocabulary: a wrong file is refused before it is parsed
 constexpr std::int64_t most_tokens = 1 << 22;
 
@@ -44,7 +44,7 @@ std::string Tokeniser::hash() const { return sha256(json()); }
 void Tokeniser::save(const std::string& path) const { write_file(path, json()); }
 
 TokeniserPointer load_tokeniser(const std::string& path) {
-  return tokeniser_from_json(InputFile(path).text(largest_file), path);
+  return tokeniser_from_json(InputFile(path).text(largest_tokeniser), path);
 }
 
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {

@@ -12,7 +12,7 @@
 namespace whence::look {
 namespace {
 
-constexpr int stops = 11;
+constexpr int stop_count = 11;
 
 // Returns the quantity of pairs of that name in a layer, or null.
 const Quantity* pairs_named(const Inspection& inspection, index_t layer, const std::string& name, bool of_scheme) {
@@ -142,7 +142,7 @@ Knob knob_at(const Inspection& inspection, const StoryPair& pair) {
   const NamedPlace place = place_named(inspection, knob.at, "knob");
   if (std::ranges::all_of(place.ranges, [](const auto& range) { return range.first == range.second; }))
     knob.value = moved->value.to_vector()[Axes(*moved).element(place.single("knob"))];
-  for (int k = 0; k < stops; ++k) {
+  for (int k = 0; k < stop_count; ++k) {
     const double number = knob.change == "=" ? k / 10.0 : knob.change == "+=" ? k - 5.0 : k / 5.0;
     EditedPass pass = pass_with(inspection, to_text(knob.at, ' ', knob.change, ' ', exact(number)));
     Knob::Stop stop{number, std::move(pass.outcome), prediction_after(pass.predictions, knob.asked), {}};

@@ -1,6 +1,5 @@
 // One head at a time, forward and backward: the skeleton around the tile programs.
-//   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax,  o += x'
-//   V
+//   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax, o += x' V
 //   backward  the same tiles again:  P = share e^{x - top},  dx = P (V do' - o.do),  programs backward,
 //             dv += P do,  dk += dx q,  dq += dx' K
 // Stick-breaking replaces the softmax if p.stick (stick.h).
@@ -43,10 +42,10 @@ template <class T> struct Forward {
     pack_rows(head_of(p.in[At::value], b, h), p.in[At::value].row, seen, p.value_dim, value_width, values);
     scores.head(p, b, h), programs.head(p, b, h);
     for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
-      block_of(Block<T>(p, b, h, first, min(block_rows<T>, first_query + queries - first)));
+      block_of(QueryBlock<T>(p, b, h, first, min(block_rows<T>, first_query + queries - first)));
   }
 
-  void block_of(const Block<T>& block) {
+  void block_of(const QueryBlock<T>& block) {
     scores.block(block), softmax.begin(head_of(p.in[At::sink], 0, h)), stick.begin(block), programs.block(block);
     clear(output, block_rows<T> * value_width);
     tiles_down<T>(block, [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
@@ -56,7 +55,7 @@ template <class T> struct Forward {
   }
 
   void tile_of(const Tile<T>& tile) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     if (stick.used_up) return;
     scores.products(tile, x);
     programs.add(tile, x);
@@ -105,11 +104,11 @@ template <class T> struct Backward {
     layout(scratch);
     scores.head(p, b, h), outputs.head(p, b, h), programs.head(p, b, h);
     for (extent first = 0; first < p.queries; first += block_rows<T>)
-      block_of(Block<T>(p, b, h, first, min(block_rows<T>, p.queries - first)));
+      block_of(QueryBlock<T>(p, b, h, first, min(block_rows<T>, p.queries - first)));
     scores.finish(p, b, h), outputs.finish(p, b, h), programs.finish(p, b, h);
   }
 
-  void block_of(const Block<T>& block) {
+  void block_of(const QueryBlock<T>& block) {
     scores.block(block), outputs.block(block), programs.block(block);
     row_numbers.read(block), stick.begin(block);
     programs.add_output_dot(block, row_numbers.output_dot);

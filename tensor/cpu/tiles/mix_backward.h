@@ -44,7 +44,7 @@ template <class T> struct MixBackward {
   static constexpr extent wide = block_rows<T>;
   const MixProblem<T>& p;
   const extent b, number;
-  const Part<T> part;
+  const MixBlock<T> part;
   const extent width, value_width, kept;         // kept: columns that stay from piece to piece
   Columns<T> scores, gradient, pattern;          // of a step: X; dP, then dA, then dX; logits, then P
   Columns<T> hidden, dpre;                       // of a piece; each lags `left` columns behind the one it reads
@@ -92,9 +92,9 @@ template <class T> struct MixBackward {
     for (extent first = part.first_seen, count = part.first_step; first < part.keys; first += step_keys<T>, ++count)
       step(first, count);
     write_queries();
-    p.enter(p.turns, b, number, last_step);
+    p.enter(p.order, b, number, last_step);
     write_weights();
-    p.leave(p.turns, b, number, last_step);
+    p.leave(p.order, b, number, last_step);
   }
 
   // Loads the block's rows of queries and of the output's gradient; nothing exists yet on the left of the first step.
@@ -130,10 +130,10 @@ template <class T> struct MixBackward {
     const extent end = begin + step_keys<T> >= part.keys ? part.keys + 2 * p.left : begin + step_keys<T>;
     channels_of(begin + 2 * p.right, end + 2 * p.right);
     score_columns(part, d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
-    p.enter(p.turns, b, number, count);
+    p.enter(p.order, b, number, count);
     for (extent at = begin; at < end; at += piece_keys<T>) piece(at, min(piece_keys<T>, end - at));
     for (extent h = 0; h < p.heads; ++h) head_products(h, begin, end);
-    p.leave(p.turns, b, number, count);
+    p.leave(p.order, b, number, count);
     carry(p.channels, 2 * kept, step_keys<T>, scores);
     carry(p.channels, 2 * p.left, step_keys<T>, gradient);
     pattern.first += step_keys<T>;
@@ -146,7 +146,7 @@ template <class T> struct MixBackward {
     if (at < to) {
       mixed_logits(part, scores, hidden, at, to, pattern);
       for (extent h = 0; h < p.heads; ++h) {
-        const Block<T> block = part.of_head(h);
+        const QueryBlock<T> block = part.of_head(h);
         pattern_and_gradient(Tile<T>(block, at, to - at), row_numbers.from(h * wide), pattern(h, at), gradient(h, at));
       }
       for (extent channel = p.heads; channel < p.channels; ++channel) {
@@ -220,7 +220,7 @@ template <class T> struct MixBackward {
     for (extent channel = 0; channel < p.channels; ++channel) {
       part.blank_unseen(gradient(channel, from), from, to);
       if (channel < p.heads) continue;
-      const Block<T> block = part.of_head(channel - p.heads);
+      const QueryBlock<T> block = part.of_head(channel - p.heads);
       pieces.gather(Tile<T>(block, from, to - from), gradient(channel, from));
     }
   }
@@ -228,7 +228,7 @@ template <class T> struct MixBackward {
   // Adds to dv, dk and dq the terms of a head's P of the keys [begin, end), and of its dX of the keys `2 left` before
   // them.
   void head_products(extent h, extent begin, extent end) const {
-    const Block<T> block = part.of_head(h);
+    const QueryBlock<T> block = part.of_head(h);
     const Rows<const T> key = p.in[At::key];
     const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
                                   Rows<T> to) {

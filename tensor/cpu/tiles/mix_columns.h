@@ -24,14 +24,14 @@ template <class T> struct Columns {
   T* operator()(extent r, extent key) const { return at + r * row + (key - first) * wide; }
 };
 
-template <class T> struct Part {
+template <class T> struct MixBlock {
   const MixProblem<T>& p;
-  Block<T> block;  // of head 0: which queries
+  QueryBlock<T> block;  // of head 0: which queries
   extent wide, keys;
   extent first_seen, hidden_end;  // range of columns where hidden is computed and that some query sees
   extent first_step;              // of backward: whole steps before the window are skipped
 
-  Part(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
+  MixBlock(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
         block(problem, b, 0, first_query, min(lanes_of_part, problem.queries - first_query), lanes_of_part),
         wide(lanes_of_part),
@@ -64,7 +64,7 @@ template <class T> struct Part {
   }
   // Lanes from here on see column c, if it is a key.
   extent first_lane(extent c) const { return min(wide, max(0, c - block.first_token() - p.after)); }
-  Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
+  QueryBlock<T> of_head(extent h) const { return QueryBlock<T>(p, block.b, h, block.first_query, block.rows, wide); }
 
   // Sets to 0 the unseen pairs of a head's columns [begin, end).
   void blank_unseen(T* head, extent begin, extent end) const {
@@ -90,7 +90,7 @@ template <class T> struct Part {
 
 // Computes hidden for the columns [begin, end).
 template <class T>
-static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
+static void hidden_columns(const MixBlock<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
   const MixProblem<T>& p = part.p;
   const extent from = min(max(begin, part.first_seen), end), to = max(min(end, part.hidden_end), from);
   for (extent d = 0; d < p.width; ++d) {
@@ -108,7 +108,7 @@ static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin,
 // Computes the logits of the keys [begin, end).
 template <class T>
 static void mixed_logits(
-    const Part<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
+    const MixBlock<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
   const MixProblem<T>& p = part.p;
   products<T, Finish::none>(p.heads, part.packs(end - begin), {p.width, p.kernel, 1, part.wide},
       {p.in[At::mix_output].at, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
@@ -145,7 +145,7 @@ template <class T> static void prefetch(const T* rows, extent row, extent count,
 // Rows of the queries times rows of the keys [begin, end), for all heads; 0 where not seen. queries: [head, dim, lane].
 // ahead: true prefetches the next head's rows. Forward reads half as many bytes and is faster without.
 template <class T>
-static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
+static void score_columns(const MixBlock<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
     extent end, Columns<T> scores, bool ahead) {
   const MixProblem<T>& p = part.p;
   const extent from = min(max(begin, 0), end), to = max(min(end, part.keys), from), packs = part.wide / lanes<T>;
@@ -162,10 +162,10 @@ static void score_columns(const Part<T>& part, const T* queries, Rows<const T> k
 
 // B of the columns [begin, end), for all heads, in the rows after the scores; 0 where not seen.
 template <class T>
-static void piece_columns(const Part<T>& part, Piecewise<T>& pieces, extent begin, extent end, Columns<T> scores) {
+static void piece_columns(const MixBlock<T>& part, Piecewise<T>& pieces, extent begin, extent end, Columns<T> scores) {
   const extent from = min(max(begin, 0), end), to = max(min(end, part.keys), from), heads = part.p.heads;
   for (extent h = 0; pieces.runs(part.p) && h < heads; ++h) {
-    const Block<T> block = part.of_head(h);
+    const QueryBlock<T> block = part.of_head(h);
     clear(scores(heads + h, begin), (end - begin) * part.wide);
     pieces.add(Tile<T>(block, from, to - from), scores(heads + h, from));
     part.blank_unseen(scores(heads + h, begin), begin, end);

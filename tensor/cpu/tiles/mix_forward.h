@@ -36,7 +36,7 @@ template <class T> static extent mix_forward_scratch(const MixProblem<T>& p) {
 }
 
 template <class T> static void mix_forward(const MixProblem<T>& p, extent b, extent first_query, T* scratch) {
-  const Part<T> part(p, b, first_query, mix_block<T>);
+  const MixBlock<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;
   f.layout(p, scratch);
   const extent segment = max(1, segment_pairs<T> / part.wide), kept = p.kernel - 1, width = padded<T>(p.value_dim);
@@ -62,7 +62,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
     const Columns<T> logits{f.logits, begin, f.row, part.wide};
     mixed_logits(part, scores, hidden, begin, end, logits);
     for (extent h = 0; h < p.heads; ++h) {
-      const Block<T> block = part.of_head(h);
+      const QueryBlock<T> block = part.of_head(h);
       const Tile<T> tile(block, begin, end - begin);
       T *x = logits(h, begin), *output = f.output + h * part.wide * width;
       if (f.softmax(h).add(tile, x)) f.softmax(h).fade(block.rows, width, output);

@@ -36,7 +36,7 @@ template <class T> struct Pairing {
     clear(d_keys, p.keys * width);
     keys = copies, keys_row = width;
   }
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     if (!query.at) return;
     const T* from = head_of(query, block.b, block.h) + block.first_query * query.row;
     pack_transposed(from, query.row, block.rows, dim, block.columns, scale, transposed);
@@ -52,7 +52,7 @@ template <class T> struct Pairing {
     if (d_key.at) sum_over_queries(tile, dx, rows, width, d_keys + tile.first_key * width, width);
     if (d_query.at) sum_over_keys(tile, dx, keys + tile.first_key * width, width, width, d_rows);
   }
-  void finish(const Block<T>& block) const {
+  void finish(const QueryBlock<T>& block) const {
     if (d_query.at)
       write(d_rows, block.rows, head_of(d_query, block.b, block.h) + block.first_query * d_query.row, d_query.row);
   }

@@ -6,8 +6,10 @@
 
 namespace whence::tiles {
 
+#ifdef WHENCE_BUILDS_PLAIN
 template <> Functions<float> of_plain<float>() { return plain::functions<float>(); }
 template <> Functions<double> of_plain<double>() { return plain::functions<double>(); }
+#endif
 template <> Functions<Dual> of_plain<Dual>() { return plain::functions<Dual>(); }
 
 }  // namespace whence::tiles

@@ -62,9 +62,9 @@ template <class T> struct MixProblem : Problem<T> {
   T slope;
   // Blocks of queries add to the same keys and distances, one behind the other: enter(step) waits until the block
   // before has left that step.
-  void (*enter)(void* turns, extent b, extent block, extent step);
-  void (*leave)(void* turns, extent b, extent block, extent step);
-  void* turns;
+  void (*enter)(void* order, extent b, extent block, extent step);
+  void (*leave)(void* order, extent b, extent block, extent step);
+  void* order;
 };
 
 // The functions of one instruction set for one type of numbers.
@@ -83,7 +83,7 @@ template <class T> struct Functions {
 };
 
 // One for each instruction set that was compiled, chosen at run time: one program runs everywhere.
-template <class T> Functions<T> of_avx512();  // float, double; only if WHENCE_X86
+template <class T> Functions<T> of_avx512();  // float, double; only in builds with that set
 template <class T> Functions<T> of_avx2();
 template <class T> Functions<T> of_plain();  // float, double, Dual
 

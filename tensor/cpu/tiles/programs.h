@@ -16,12 +16,12 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T, class... P> struct ListOf : P... {
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) { (P::take(cut, p, backward), ...); }
   void head(const Problem<T>& p, extent b, extent h) { (P::head(p, b, h), ...); }
-  void block(const Block<T>& block) { (P::block(block), ...); }
+  void block(const QueryBlock<T>& block) { (P::block(block), ...); }
   void add(const Tile<T>& tile, T* x) { (P::add(tile, x), ...); }
   void sum(const Tile<T>& tile, const T* pattern) { (P::sum(tile, pattern), ...); }
-  void fade(const Block<T>& block, const RunningSoftmax<T>& softmax) { (P::fade(block, softmax), ...); }
-  void write(const Block<T>& block, const RunningSoftmax<T>& softmax) { (P::write(block, softmax), ...); }
-  void add_output_dot(const Block<T>& block, T* output_dot) { (P::add_output_dot(block, output_dot), ...); }
+  void fade(const QueryBlock<T>& block, const RunningSoftmax<T>& softmax) { (P::fade(block, softmax), ...); }
+  void write(const QueryBlock<T>& block, const RunningSoftmax<T>& softmax) { (P::write(block, softmax), ...); }
+  void add_output_dot(const QueryBlock<T>& block, T* output_dot) { (P::add_output_dot(block, output_dot), ...); }
   void add_gradient(const Tile<T>& tile, T* d_pattern) { (P::add_gradient(tile, d_pattern), ...); }
   void gather(const Tile<T>& tile, const T* dx) { (P::gather(tile, dx), ...); }
   bool keeps(const Tile<T>& tile, const T* dx) {
@@ -29,7 +29,7 @@ template <class T, class... P> struct ListOf : P... {
     ((kept |= P::keeps(tile, dx)), ...);
     return kept;
   }
-  void finish(const Block<T>& block, Pairing<T>& scores) { (P::finish(block, scores), ...); }
+  void finish(const QueryBlock<T>& block, Pairing<T>& scores) { (P::finish(block, scores), ...); }
   void finish(const Problem<T>& p, extent b, extent h) { (P::finish(p, b, h), ...); }
 };
 

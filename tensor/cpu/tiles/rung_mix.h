@@ -1,12 +1,9 @@
 // The first rung of the head mix: one query of DAPE V2, all heads, in plain loops. mix_forward.h and mix_backward.h
 // compute the same for a block of queries, walking up the keys. tests/tensor/cpu/tiles/rung_mix.cpp compares this with
-// the reference executor, and the mix with this.                                           Zheng et al. 2024,
-// arXiv:2410.04798
+// the reference executor, and the mix with this.  (Zheng et al. 2024, arXiv:2410.04798)
 //   S_h[j]      = scale q_h.k_hj                                          0 on the left of key 0 and after key i
-//   hidden_d[c] = leaky(u[min(c, left), d, i-c] + sum_{h,t} W1[d h t] S_h[c + t - left])             (first
-//   convolution)
-//   A_h[j]      = S_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]                (second
-//   convolution)
+//   hidden_d[c] = leaky(u[min(c, left), d, i-c] + sum_{h,t} W1[d h t] S_h[c + t - left])            (first convolution)
+//   A_h[j]      = S_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]               (second convolution)
 //   P_h         = softmax of A_h over the keys up to i,  o_h = sum_j P_h[j] v_hj
 // A tap reads at most `left` columns back and `right` columns ahead, so that hidden has up to `right` columns more than
 // the query has keys. The run ends with its last token, and hidden with it.
@@ -43,12 +40,12 @@ template <class T> struct MixMap {
 template <class T> struct MixRow {
   using extent = std::int64_t;
 
-  template <class N> struct Operands {
+  template <class N> struct Inputs {
     N *q, *k, *v;    // [h t d]
     N* base;         // [h t], by distance
     N *w1, *u, *w2;  // [w h kernel], [left+1 w right+t], whose distances begin at -right, [h w kernel]
   };
-  Operands<const T> x;
+  Inputs<const T> x;
   extent i, heads, tokens, dim, width, kernel, left;
   T scale, slope;
 
@@ -62,7 +59,7 @@ template <class T> struct MixRow {
   }
 
   // Adds the gradients to d.
-  void backward(const T* d_o, const Operands<T>& d) const {
+  void backward(const T* d_o, const Inputs<T>& d) const {
     const auto [s, hidden, p] = maps();
     MixMap<T> da(heads, i + 1), d_pre(width, hidden.columns);
     for (extent h = 0; h < heads; ++h) {

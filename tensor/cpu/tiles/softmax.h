@@ -67,7 +67,7 @@ template <class T> struct RunningSoftmax {
   T share(extent i) const { return total[i] > T(0) || total[i] != total[i] ? T(1) / total[i] : T(0); }
   // Writes o, top and share of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as
   // e^{-inf - -inf} is in softmax; a row that sees nothing is 0.
-  void write(const Block<T>& block, const T* sums, extent width) const {
+  void write(const QueryBlock<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i) {
       if (total[i] == T(0) && block.sees_any(i)) total[i] = T(__builtin_nanf(""));
@@ -82,7 +82,7 @@ template <class T> struct RunningSoftmax {
 
 // Multiplies a tile of the pattern by the factors of dropout.
 template <class T> static void drop(const Tile<T>& tile, T* x) {
-  const Block<T>& block = tile.block;
+  const QueryBlock<T>& block = tile.block;
   const Problem<T>& p = block.p;
   if (!p.draw) return;
   T kept[tile_keys<T>];
@@ -117,7 +117,7 @@ template <class T> struct RowNumbers {
     top = cut.take(count), share = cut.take(count), output_dot = cut.take(count);
   }
   RowNumbers from(extent lane) const { return {top + lane, share + lane, output_dot + lane}; }
-  void read(const Block<T>& block) const {
+  void read(const QueryBlock<T>& block) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.columns; ++i) {
       top[i] = share[i] = output_dot[i] = T(0);
@@ -130,7 +130,7 @@ template <class T> struct RowNumbers {
     }
   }
   // Returns the gradient of a sink, whose dP is 0.
-  T of_sink(const Block<T>& block, T sink) const {
+  T of_sink(const QueryBlock<T>& block, T sink) const {
     T sum = T(0);
     for (extent n = 0; n < block.columns; n += lanes<T>)
       sum += sum_of_lanes<T>(exponential<T>(splat(sink) - load(top + n)) * load(share + n) * load(output_dot + n));

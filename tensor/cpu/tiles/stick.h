@@ -27,7 +27,7 @@ template <class T> struct Stick {
     const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
     kept_beta = cut.take(kept), kept_dx = cut.take(kept);
   }
-  void begin(const Block<T>& block) {
+  void begin(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     if (!p.stick) return;
     used_up = false, first_broken = block.keys();
@@ -41,7 +41,7 @@ template <class T> struct Stick {
   // Logits x become P.
   void add(const Tile<T>& tile, T* x) {
     using V = Vector<T>;
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const extent columns = block.columns;
     const bool edge = tile.edge || tile.first_key + tile.keys > block.first_token();
     used_up = true;
@@ -68,7 +68,7 @@ template <class T> struct Stick {
   }
 
   // Writes the output, and the rest for backward. sums: of values [rows, width]
-  void write(const Block<T>& block, const T* sums, extent width) const {
+  void write(const QueryBlock<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i) {
       const extent row = block.first_query + i, token = p.first_row + row;
@@ -106,7 +106,7 @@ template <class T> struct Stick {
   }
 
   // Goes up the keys: dscore to queries and keys.
-  void finish(const Block<T>& block, Pairing<T>& scores) {
+  void finish(const QueryBlock<T>& block, Pairing<T>& scores) {
     using V = Vector<T>;
     const extent columns = block.columns;
     for (extent first = first_broken; first < block.keys(); first += tile_keys<T>) {
@@ -135,12 +135,12 @@ template <class T> struct Stick {
     else
       return sigmoid<T>(-x);
   }
-  static bool sees_itself(const Block<T>& block, extent i) {
+  static bool sees_itself(const QueryBlock<T>& block, extent i) {
     return !block.present() || block.present()[block.first_token() + i];
   }
   // Calls f(i, index in the tile) for the rows whose own key, which takes the rest, is in the tile.
   template <class F> static void each_own(const Tile<T>& tile, const F& f) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const extent first = max(0, tile.first_key - block.first_token());
     for (extent i = first; block.p.rest_to_self && i < min(block.rows, first + tile.keys); ++i)
       if (const extent k = block.first_token() + i - tile.first_key; k < tile.keys && sees_itself(block, i))

@@ -25,13 +25,13 @@ template <class T> static inline Mask<T> lanes_between(extent first, extent end)
 }
 
 // Some queries of one head: first_query + lane. The last of `columns` lanes may have no query.
-template <class T> struct Block {
+template <class T> struct QueryBlock {
   const Problem<T>& p;
   extent b, h, first_query, rows, columns;
 
-  Block(const Problem<T>& problem, extent batch, extent head, extent first, extent count)
-      : Block(problem, batch, head, first, count, padded<T>(count)) {}
-  Block(const Problem<T>& problem, extent batch, extent head, extent first, extent count, extent wide)
+  QueryBlock(const Problem<T>& problem, extent batch, extent head, extent first, extent count)
+      : QueryBlock(problem, batch, head, first, count, padded<T>(count)) {}
+  QueryBlock(const Problem<T>& problem, extent batch, extent head, extent first, extent count, extent wide)
       : p(problem), b(batch), h(head), first_query(first), rows(count), columns(wide) {}
   extent packs() const { return columns / lanes<T>; }
   extent first_token() const { return p.first_row + first_query; }  // as an index of keys
@@ -49,11 +49,11 @@ template <class T> struct Block {
 };
 
 template <class T> struct Tile {
-  const Block<T>& block;
+  const QueryBlock<T>& block;
   extent first_key, keys;
   bool edge;  // true if some pair of it is not seen
 
-  Tile(const Block<T>& of, extent first, extent count) : block(of), first_key(first), keys(count) {
+  Tile(const QueryBlock<T>& of, extent first, extent count) : block(of), first_key(first), keys(count) {
     edge = first + count - 1 > of.first_token() + of.p.after || first < of.first_token() + of.rows - 1 - of.p.before;
     if (const bool* present = of.present())
       for (extent k = 0; k < count; ++k) edge |= !present[first + k];
@@ -73,7 +73,7 @@ template <class T> struct Tile {
 };
 
 // Calls f(first key of the tile, keys) from the last tile that the block sees down to the first.
-template <class T, class F> static inline void tiles_down(const Block<T>& block, const F& f) {
+template <class T, class F> static inline void tiles_down(const QueryBlock<T>& block, const F& f) {
   for (extent end = block.keys(); end > block.first_key();) {
     const extent begin = (end - 1) / tile_keys<T> * tile_keys<T>;
     f(begin, end - begin);

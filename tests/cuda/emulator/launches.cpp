@@ -1,4 +1,4 @@
-// How many kernels a layer takes, forward and backward: each launch costs a GPU as much time as a small kernel runs.
+// Counts the kernels of a layer, forward and backward: each launch costs a GPU as much time as a small kernel runs.
 #include <string>
 
 #include "autograd/backward.h"

@@ -176,7 +176,7 @@ TEST_CASE("emulator: products by the library's rules, and shapes that it has no 
   CHECK(said([](BlasProduct&) {}) == "");
   says(said([](BlasProduct& p) { p.a.leading = 7; }),
       {"matmul: a [6 8] has rows that begin 7 numbers apart; at least 8 is required"});
-  says(said([](BlasProduct& p) { p.b.turned = true; }), {"matmul: b [8 4] has rows that begin 4 numbers apart"});
+  says(said([](BlasProduct& p) { p.b.transposed = true; }), {"matmul: b [8 4] has rows that begin 4 numbers apart"});
   says(said([](BlasProduct& p) { p.a.leading = 9; }), {"matmul: a [6 8] is not all in memory of one tensor"});
   says(said([&](BlasProduct& p) { p.out = out.bytes() + 4; }), {"matmul: out [6 4] is not all in memory"});
   says(said([&](BlasProduct& p) { p.a.first = a.bytes() + 2; }), {"matmul: a [6 8] begins inside a number"});

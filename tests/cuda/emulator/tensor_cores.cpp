@@ -9,7 +9,7 @@
 using namespace whence;
 using namespace whence::test;
 using gpu::cp_async, gpu::cp_async_commit, gpu::cp_async_wait, gpu::FragmentA, gpu::FragmentC, gpu::Global, gpu::global,
-    gpu::ldmatrix, gpu::ldmatrix_turned, gpu::load, gpu::Nth, gpu::Shared, gpu::shared_bytes_for, gpu::store,
+    gpu::ldmatrix, gpu::ldmatrix_trans, gpu::load, gpu::Nth, gpu::Shared, gpu::shared_bytes_for, gpu::store,
     gpu::Thread;
 using gpu::emulator::settings;
 
@@ -78,10 +78,10 @@ struct MixedWarp {
     t.sync_warp();
     FragmentC<Float16> c;
     const FragmentA<Float16> a;
-    if (kind == 0 && t.lane() < 16) gpu::mma<Float16>(t, c, a, 0, 0);                  // line: mma of half
-    if (kind == 1 && t.lane() != 3) static_cast<void>(ldmatrix(t, memory, 0));         // line: straight
-    if (kind == 1 && t.lane() == 3) static_cast<void>(ldmatrix_turned(t, memory, 0));  // line: turned
-    if (kind == 2) t.lane() == 9 ? t.sync_warp() : gpu::mma<Float16>(t, c, a, 0, 0);   // line: mma of most
+    if (kind == 0 && t.lane() < 16) gpu::mma<Float16>(t, c, a, 0, 0);                 // line: mma of half
+    if (kind == 1 && t.lane() != 3) static_cast<void>(ldmatrix(t, memory, 0));        // line: straight
+    if (kind == 1 && t.lane() == 3) static_cast<void>(ldmatrix_trans(t, memory, 0));  // line: transposed
+    if (kind == 2) t.lane() == 9 ? t.sync_warp() : gpu::mma<Float16>(t, c, a, 0, 0);  // line: mma of most
   }
 };
 
@@ -183,7 +183,7 @@ TEST_CASE("emulator: misaligned copies and fragment loads, and a warp that meets
       return report(MixedWarp{kind}, {.shared_bytes = shared_bytes_for<Float16>(256)}, order);
     };
     says(mixed(0), {"mixed warp: " + line_of("mma of half"), "wait in mma", "ended without it"});
-    says(mixed(1), {"mixed warp: ", line_of("straight"), line_of("turned"), "ldmatrix_turned",
+    says(mixed(1), {"mixed warp: ", line_of("straight"), line_of("transposed"), "ldmatrix_trans",
                        "all lanes of a warp are required in the same one"});
     says(mixed(2), {"mixed warp: " + line_of("mma of most"), "mma", "sync_warp()"});
     CHECK(mixed(3) == "");

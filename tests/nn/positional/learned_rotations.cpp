@@ -72,7 +72,7 @@ TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands 
   CHECK(distance(slice(slice(keys_of(padded), 2, 3, 9), 0, 1, 2), slice(keys_of(alone), 0, 1, 2)) == 0);
 }
 
-TEST_CASE("later: rope of which no pair turns is none, and says that it reads no positions") {
+TEST_CASE("later: rope of which no pair rotates is none, and says that it reads no positions") {
   const AttendInputs inputs = random_inputs(9);
   const Bare still("rope(keep=0)");
   CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);

@@ -87,7 +87,7 @@ TEST_CASE("rope: what is dropped does not turn, at any distance, and lengths of 
     const std::string said = error_text([&] { (void)Bare(text, 2, 8); });
     CHECK_MESSAGE(said.find(reason) != std::string::npos, text << " says: " << said);
   };
-  refused("rope(keep=0.2, scaling=ntk)", "no effect where no pair turns");
+  refused("rope(keep=0.2, scaling=ntk)", "no effect where no pair rotates");
   refused("rope(factor=2)", "it has no effect without a scaling");
   refused("rope(scaling=ntk, original=8)", "original given; it has no effect");
   refused("rope(scaling=ntk, low_freq_factor=2)", "without scaling=llama3");

@@ -278,7 +278,7 @@ KernelCase norm(const OfNorm& of, bool added) {
     };
   return row;
 }
-// asked: a bit each for dx, dweight and dbias.
+// `asked` has a bit each for dx, dweight and dbias.
 KernelCase norm_backward(const OfNorm& of, unsigned asked, bool added) {
   const std::size_t width = place(of.width);
   const auto gradients = [=](In in, In) {

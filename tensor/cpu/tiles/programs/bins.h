@@ -9,7 +9,7 @@ template <class T> struct Bins : Program<T> {
   T* sums;  // [query, bin]: the sums; in backward, their gradient
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool) { sums = cut.take(p.bins * block_rows<T>); }
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     clear(sums, p.bins * block_rows<T>);
     const Rows<const T> from = p.bin_gradient;
@@ -21,8 +21,10 @@ template <class T> struct Bins : Program<T> {
   void sum(const Tile<T>& tile, const T* pattern) {
     each(tile, [&](extent pair, extent at) { sums[at] += pattern[pair]; });
   }
-  void fade(const Block<T>& block, const RunningSoftmax<T>& softmax) { softmax.fade(block.rows, block.p.bins, sums); }
-  void write(const Block<T>& block, const RunningSoftmax<T>& softmax) {
+  void fade(const QueryBlock<T>& block, const RunningSoftmax<T>& softmax) {
+    softmax.fade(block.rows, block.p.bins, sums);
+  }
+  void write(const QueryBlock<T>& block, const RunningSoftmax<T>& softmax) {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i)
       for (extent n = 0; n < p.bins; ++n)
@@ -30,7 +32,7 @@ template <class T> struct Bins : Program<T> {
             sums[i * p.bins + n] * softmax.share(i);
   }
 
-  void add_output_dot(const Block<T>& block, T* output_dot) {
+  void add_output_dot(const QueryBlock<T>& block, T* output_dot) {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i)
       for (extent n = 0; n < p.bins; ++n)

@@ -6,7 +6,7 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 // Returns the table's row for the block's query `lane` and a key; p.distances if it is beyond the table.
-template <class T> static inline extent table_row(const Block<T>& block, extent lane, extent key) {
+template <class T> static inline extent table_row(const QueryBlock<T>& block, extent lane, extent key) {
   const Problem<T>& p = block.p;
   const extent query = min(block.first_query + lane, p.queries - 1);
   const extent steps =
@@ -17,8 +17,8 @@ template <class T> static inline extent table_row(const Block<T>& block, extent 
 }
 
 // Numbers by distance of one head. Consecutive keys and queries read them along diagonals, from a copy with zeros on
-// both sides for pairs beyond the table. Otherwise each number is looked up, and a zero after the last stands for pairs
-// beyond.
+// both sides for pairs beyond the table. Otherwise each number is looked up, and pairs beyond read a zero after the
+// last.
 template <class T> struct DistanceNumbers {
   T* numbers;  // a copy
   T* of_key;   // those of one key, if each is looked up
@@ -53,7 +53,7 @@ template <class T> struct DistanceNumbers {
 
   // Returns the numbers of key k of a tile, one for each lane.
   const T* read(const Tile<T>& tile, extent k) const {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     if (plain(block.p)) return numbers + place(block.p, block.first_token() - tile.first_key - k);
     for (extent i = 0; i < block.columns; ++i) of_key[i] = numbers[table_row(block, i, tile.first_key + k)];
     return of_key;
@@ -61,7 +61,7 @@ template <class T> struct DistanceNumbers {
 
   // sums += dx along the diagonals; dx is 0 where nothing is seen.
   void gather(const Tile<T>& tile, const T* dx) const {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const Problem<T>& p = block.p;
     if (!plain(p)) {
       for (extent k = 0; k < tile.keys; ++k)

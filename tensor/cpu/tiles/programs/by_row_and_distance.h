@@ -24,7 +24,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
     const Rows<const T> from = p.in[At::relative_keys];
     if (runs(p) && backward) pack_rows(head_of(from, 0, h), from.row, p.distances, p.dim, width(p), keys);
   }
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     const Rows<const T> query = p.in[At::relative_query];
@@ -48,7 +48,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
   };
 
   void add(const Tile<T>& tile, T* x) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     const Rows<const T> relative = p.in[At::relative_keys];
@@ -65,7 +65,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
   }
 
   void gather(const Tile<T>& tile, const T* dx) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     const Rows<T> d_keys = p.d[At::relative_keys];
@@ -86,7 +86,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
           head_of(d_keys, block.b, block.h) + first * d_keys.row, d_keys.row, Start::given);
   }
 
-  void finish(const Block<T>& block, Pairing<T>&) {
+  void finish(const QueryBlock<T>& block, Pairing<T>&) {
     const Problem<T>& p = block.p;
     const Rows<T> to = p.d[At::relative_query];
     for (extent i = 0; to.at && i < block.rows; ++i)

@@ -25,7 +25,7 @@ template <class T> struct Column : Program<T> {
     own = lanes_if(given), own_rest = lanes_if(p.in[At::column_rest].at);
     slopes = lanes_if(sloped), d_slopes = lanes_if(backward && sloped);
   }
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     if (!p.in[At::column_term].at) return;
     const auto hold = [&](T* to, std::size_t which, bool by_key) {
@@ -42,7 +42,7 @@ template <class T> struct Column : Program<T> {
     if (p.d[At::column_slope].at) clear(d_slopes, block_rows<T>);
   }
   void add(const Tile<T>& tile, T* x) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     if (!block.p.in[At::column_term].at) return;
     for (extent k = 0; k < tile.keys; ++k) {
       for (extent n = 0; n < block.columns; n += lanes<T>) {
@@ -54,7 +54,7 @@ template <class T> struct Column : Program<T> {
   }
 
   void gather(const Tile<T>& tile, const T* dx) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const bool sloped = block.p.in[At::column_slope].at;
     for (extent k = 0; block.p.d[At::column_term].at && k < tile.keys; ++k) {
       Sum of_key[lanes<T>] = {};
@@ -73,7 +73,7 @@ template <class T> struct Column : Program<T> {
       for (extent n = 0; n < block.columns; n += lanes<T>)
         store<T>(d_slopes + n, load(d_slopes + n) + load(dx + k * block.columns + n) * between(tile, k, n));
   }
-  void finish(const Block<T>& block, Pairing<T>&) {
+  void finish(const QueryBlock<T>& block, Pairing<T>&) {
     const Rows<T> to_slopes = block.p.d[At::column_slope];
     for (extent i = 0; block.p.d[At::column_term].at && i < block.rows && block.first_token() + i < block.p.keys; ++i)
       give(block, block.first_token() + i, -row_sums[i]);
@@ -84,7 +84,7 @@ template <class T> struct Column : Program<T> {
 
  private:
   // Adds x to the gradient of a key's column; the part that T does not hold goes to the gradient of the rest.
-  void give(const Block<T>& block, extent key, Sum x) const {
+  void give(const QueryBlock<T>& block, extent key, Sum x) const {
     const Rows<T> held = block.p.d[At::column_term], rest = block.p.d[At::column_rest];
     T& of_key = head_of(held, block.b, block.h)[key];
     Sum sum = Sum(of_key) + x;

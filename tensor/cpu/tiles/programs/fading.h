@@ -28,7 +28,7 @@ template <class T> struct Fading : Program<T> {
     kept_dx = cut.take(kept), kept_closed = cut.take(kept);
   }
   void head(const Problem<T>& p, extent b, extent h) { gates.head(p, b, h); }
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     if (!gates.query.at) return;
     gates.block(block);
     first_kept = block.keys();
@@ -69,7 +69,7 @@ template <class T> struct Fading : Program<T> {
     for (extent n = 0, count = tile.keys * tile.block.columns; n < count; n += lanes<T>)
       store<T>(kept + n, load(dx + n));
   }
-  void finish(const Block<T>& block, Pairing<T>&) {
+  void finish(const QueryBlock<T>& block, Pairing<T>&) {
     using V = Vector<T>;
     if (!gates.query.at) return;
     for (extent first = first_kept; first < block.keys(); first += tile_keys<T>) {

@@ -45,7 +45,7 @@ template <class T> struct Piecewise : Program<T> {
       slopes[n] = head_of(p.in[At::piece_slopes], 0, first)[n],
       offsets[n] = head_of(p.in[At::piece_offsets], 0, first)[n];
   }
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     const T* from = head_of(p.in[At::piece_row], block.b, block.h) + block.first_query;
@@ -76,7 +76,7 @@ template <class T> struct Piecewise : Program<T> {
   }
 
   void gather(const Tile<T>& tile, const T* dx) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     if (!runs(block.p)) return;
     const extent head = held(block);
     const T* const row = rows + head * block_rows<T>;
@@ -104,10 +104,10 @@ template <class T> struct Piecewise : Program<T> {
     }
     distance.gather(tile, d_diagonals);
   }
-  void finish(const Block<T>& block, Pairing<T>&) {
+  void finish(const QueryBlock<T>& block, Pairing<T>&) {
     if (runs(block.p)) finish(block);
   }
-  void finish(const Block<T>& block) const {
+  void finish(const QueryBlock<T>& block) const {
     const Problem<T>& p = block.p;
     const Rows<T> to_rows = p.d[At::piece_row];
     const T* const d_row = d_rows + held(block) * block_rows<T>;
@@ -125,7 +125,7 @@ template <class T> struct Piecewise : Program<T> {
   }
 
  private:
-  extent held(const Block<T>& block) const { return block.h - first_head; }
+  extent held(const QueryBlock<T>& block) const { return block.h - first_head; }
   extent sums_of(extent head) const { return head * pieces * lanes<T>; }
   // The piece of each lane, and its gradients in a tile.
   struct Piece {

@@ -22,8 +22,8 @@ template <class T> struct RowScan : Program<T> {
   bool backward, by_table;
   Pairing<T> gates;  // used if gates are not those of the scores
   T slope;
-  // Of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `positions`, because a member would be
-  // reloaded after each store.
+  // p_of_pairs is of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `positions`, because a
+  // member would be reloaded after each store.
   T *gate_scores, *p_of_pairs;
   // Per lane of the block: P so far, and its rounding error; z[f], z[f+1] - z[f] and their f; dz[f], dz[f+1] so far and
   // their f; the sum of dp up the keys.
@@ -61,7 +61,7 @@ template <class T> struct RowScan : Program<T> {
       pack_rows(from.at, from.row, p.positions, p.dim, padded<T>(p.dim), e, p.position_scale);
   }
 
-  void block(const Block<T>& block) {
+  void block(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     gates.block(block);
@@ -116,7 +116,7 @@ template <class T> struct RowScan : Program<T> {
   // Adds to dz for a tile, keys downwards.
   void gather(const Tile<T>& tile, const T* dx) {
     using V = Vector<T>;
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     if (!runs(block.p) || !by_table) return;
     const V last = splat(number<T>(block.p.positions - 1));
     const T* const positions = p_of_pairs;
@@ -141,7 +141,7 @@ template <class T> struct RowScan : Program<T> {
 
   // True for a tile where sums moved: its scores wait for the gradient of their gates.
   bool keeps(const Tile<T>& tile, const T* dx) {
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const Problem<T>& p = block.p;
     if (!runs(p) || was_at_last) return false;
     first_moving = tile.first_key;
@@ -162,7 +162,7 @@ template <class T> struct RowScan : Program<T> {
 
   // Goes up the keys whose sums moved: dg g (1-g) to the gates' scores. Then adds dz to its rows, or to the gradients
   // of queries and e.
-  void finish(const Block<T>& block, Pairing<T>& scores) {
+  void finish(const QueryBlock<T>& block, Pairing<T>& scores) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     for (extent first = first_moving; first < block.keys(); first += tile_keys<T>)
@@ -243,7 +243,7 @@ template <class T> struct RowScan : Program<T> {
 
   void read_table(const Tile<T>& tile, extent n, T* x, T* slopes) const {
     using V = Vector<T>;
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const T* const positions = p_of_pairs;
     V before = load(floors + n), below = load(z_floor + n), rise = load(z_rise + n);
     const auto read = [&](const auto& move_to) {
@@ -287,7 +287,7 @@ template <class T> struct RowScan : Program<T> {
 
   bool gather_near(const Tile<T>& tile, extent n, const T* dx) {
     using V = Vector<T>;
-    const Block<T>& block = tile.block;
+    const QueryBlock<T>& block = tile.block;
     const T* const positions = p_of_pairs;
     V first, below[near] = {}, above[near] = {};
     if (!stays_near(tile, n, first)) return false;
@@ -310,7 +310,7 @@ template <class T> struct RowScan : Program<T> {
   // ---- rows of the table ----
 
   // Returns z[floor], or the last row for a larger floor.
-  Vector<T> row_of(const Block<T>& block, extent n, Vector<T> floor) const {
+  Vector<T> row_of(const QueryBlock<T>& block, extent n, Vector<T> floor) const {
     const Vector<T> there = smaller<T>(floor, splat(number<T>(block.p.positions - 1)));
     if constexpr (has_vectors<T>)
       return look_up(z, index_of(block, n, there));
@@ -319,13 +319,14 @@ template <class T> struct RowScan : Program<T> {
   }
 
   // The index of table[floor, n + lane].
-  static Mask<T> index_of(const Block<T>& block, extent n, Vector<T> floor) {
+  static Mask<T> index_of(const QueryBlock<T>& block, extent n, Vector<T> floor) {
     return indices<T>(floor) * static_cast<std::int32_t>(block.columns) +
            indices<T>(count_up<T>() + splat(number<T>(n)));
   }
 
   // Writes the sums of lanes that moved to the floor they were for; -1: no key yet.
-  void add_to_dz(const Block<T>& block, extent n, unsigned moved, Vector<T> floor, Vector<T> below, Vector<T> above) {
+  void add_to_dz(
+      const QueryBlock<T>& block, extent n, unsigned moved, Vector<T> floor, Vector<T> below, Vector<T> above) {
     const T last = number<T>(block.p.positions - 1);
     if constexpr (has_vectors<T>) {
       moved &= bits<T>(floor >= zero<T>());
