@@ -1,5 +1,5 @@
-// View: the step as a graph of named places, from the input to the loss: what gradient came by, where, and, as a film,
-// in which order.
+// View: the step as a graph of named places, from the input to the loss: the gradient that reached each, and, as a
+// film, the order.
 import {
   button, draw, dress, folded, make, name_cell, note, on_keys, player, right_cell, svg_text, table_of
 } from "./elements.js";
@@ -8,7 +8,7 @@ import { data, run_shown } from "./data.js";
 import { number_cell, reading, readout, show_cursor, shown, stage, write_address } from "./frame.js";
 import { box, draw_flows, draw_place, graph_shown, layout, pictured, place_title } from "./graph.js";
 
-// One frame for each place, as backward comes by; -1 is the whole. It never starts by itself.
+// One frame per place, in the order of backward; -1 is the whole. The film never starts by itself.
 const film = { player: null, picture: null, pointed: null };
 const frames_of = ({ places }) =>
   places.filter(({ path }) => path).sort((one, other) => one.order - other.order);
