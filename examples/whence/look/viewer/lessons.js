@@ -1,5 +1,5 @@
-// View: lessons of the run's scheme, each at a place of the pass that is shown. What a lesson claims is of models of its
-// own, which the playground trains; here stands what this run has there, and what comes of the lesson's edits.
+// View: lessons of the run's scheme, each at a place of the pass that is shown. A lesson's claims hold for its own
+// models, which the playground trains; this view has the run's numbers there, and the effect of the lesson's edits.
 import { button, clamped, command_code, make, note } from "./elements.js";
 import { state } from "./state.js";
 import { data, sheet_of, tokens } from "./data.js";
@@ -10,7 +10,7 @@ import { cause_text, text_at } from "./map.js";
 export const lessons = json_in("lessons") ?? [];
 export const lesson_of = (key) => lessons.find((each) => each.key === key);
 
-// ---- Of which runs: those of the same scheme, whose options are the lesson's wherever the lesson names one
+// ---- Lessons of a run: of the same scheme, with the options that the lesson names
 const parts_of = (scheme) => {
   const [, name, options = ""] = /^(\w+)(?:\((.*)\))?$/.exec(scheme) ?? ["", scheme];
   return [name, options.split(/, */).filter(Boolean)];
@@ -19,16 +19,16 @@ function tells_of({ models: [{ scheme }] }, run) {
   const [name, options] = parts_of(scheme), [own, has] = parts_of(run.scheme ?? "");
   return name === own && options.every((option) => has.includes(option));
 }
-// Where models are begun, the playground has all of them.
+// A playground that begins models has all lessons itself.
 const lessons_here = () => data.overview || (source.has_engine && !embedded_run) ? [] : lessons.filter((lesson) => tells_of(lesson, data));
 
-// Its place, or the nearest that this run has.
+// Returns its place, or the nearest in this run.
 function place_of_lesson({ show: { layer = 0, head = 0, i, j } }) {
   const last = tokens.length - 1;
   return { layer: clamped(layer, 0, data.layers - 1), head: clamped(head, 0, data.heads - 1), i: clamped(i, 0, last),
     j: clamped(j, 0, last) };
 }
-// The engine would refuse an edit of what this run has not.
+// Returns what the edits name and this run lacks.
 function lacking({ edits }) {
   const most = { layer: data.layers, head: data.heads, i: tokens.length, j: tokens.length };
   const named = edits.flatMap((edit) => [...edit.matchAll(/\b(layer|head|i|j)=(?:\d+\.\.)?(\d+)/g)]);
@@ -50,7 +50,7 @@ function numbers_here(lesson) {
     make("b", {}, sheets[1] ? text_at(sheets[1], at) : "none"), cause && cause !== "lives" ? ` (${cause}). ` : ". "];
 }
 
-const outcome = { key: "", words: "" };  // of the lesson whose edits are in force, as the engine tells it
+const outcome = { key: "", words: "" };  // the lesson whose edits are in force, and the engine's words on it
 function try_it(lesson) {
   const without = lacking(lesson), command = command_code(`${data.command} --edit "${lesson.edits.join("; ")}"`);
   if (without.length) return [note(`This run is too small for its edit: it has no ${without.join(", no ")}.`)];

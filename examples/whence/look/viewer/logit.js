@@ -8,7 +8,7 @@ import { answer_name, asked_after, percent } from "./answers.js";
 const entry_at = (i) => data.logits.tokens.find(({ token }) => token === asked_after(i));
 const within = (index, answers) => Math.min(index, answers.length - 1);
 
-// A bar from the middle of the cell to the right where the number is positive, to the left where not.
+// A bar from the middle of the cell, to the right for a positive number, to the left for a negative.
 function bar_cell(value, reach) {
   const size = 50 * Math.min(1, Math.abs(value) / (reach || 1)), left = value < 0 ? 50 - size : 50;
   const ink = value < 0 ? "--c1" : "--c0";

@@ -1,5 +1,5 @@
 // View: one pair (i, j) under a loupe: the gates of its row, the positions that they add up to, logits and attention,
-// and what it reads of z. With an engine behind the page a gate can be moved, and the engine says what follows.
+// and what the pair reads of z. With an engine in the page a gate can be moved, and the engine computes the effect.
 import {
   button, clamped, command_code, counted, dress, format, make, note, on_keys, sum_of, svg_line, svg_text
 } from "./elements.js";
@@ -31,7 +31,7 @@ function loupe_row(run = single_run()) {
   return { ...row, keys: counted(seen).filter((j) => row.gates[j] !== null), marks: positions.marks };
 }
 
-// ---- Gates that the reader has moved in this row, and what the engine answered of them
+// ---- Gates that the reader has moved in this row, and the engine's answer
 let hand = {};
 function moved() {
   const row = [state.layer, state.head, state.i].join(" ");
@@ -72,7 +72,7 @@ function line_over_columns(frame, values) {
   trace(frame, values);
 }
 
-// ---- z over positions, with what (i, j) reads there and, for the engine's own gates, the derivative that is recorded
+// ---- z over positions, with what (i, j) reads there and, for unmoved gates, the recorded derivative
 function slope_here() {
   const read = number_of(data.all.get("position_logit")), as_recorded = single_run() === "this" && !moved().gates.size && !stop_here();
   const terms = as_recorded && read && made_of(read, data.all.get("positions"));
@@ -104,7 +104,7 @@ function facts_of({ z, positions, position_logit, scores, logits, pattern }, slo
   return all.filter(([, each]) => each != null);
 }
 
-// Why gradients stop on their way from this pair's logit to its gate.
+// Says why gradients stop on their way from this pair's logit to its gate.
 function stops_here() {
   return ["positions", "gates"].flatMap((name) => {
     const found = part_here(name, "gradient"), cause = found?.causes?.[state.i * found.columns + state.j];
@@ -120,7 +120,7 @@ function sides_of(row, width) {
     .filter(Boolean);
 }
 
-// ---- What follows for the whole model
+// ---- The effect on the whole model
 const signed = (value) => `${value > 0 ? "+" : ""}${shown(value)}`;
 const answer_at = (t) => [answer_name(predictions()[t].wanted[0]), " after ", token_name(t)];
 const share_at = (t, run) => predictions(run)[t].wanted[1];
@@ -137,7 +137,7 @@ function words_now({ gates, answer }) {
     answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
 }
 
-// Without an engine the story's pair alone moves, through what the engine computed beforehand.
+// Without an engine only the story's pair moves, through the stops computed beforehand.
 const stop_here = () => !has_engine && at_knob() ? stop_shown() : null;
 function draw_moves(container) {
   container.replaceChildren();

@@ -1,4 +1,4 @@
-// View: what becomes of an answer where the numbers of another pass stand in place of this one's, by layer and head.
+// View: the change of an answer when another pass's numbers replace this pass's, by layer and head.
 import { make, name_cell, note, right_cell, table_of, token_text } from "./elements.js";
 import { state } from "./state.js";
 import { data, index_along, sheet_made, visible } from "./data.js";
