@@ -19,7 +19,7 @@ export const asked_after = (t) => asked().find((each) => each >= t) ?? asked().a
 function words_at(t) {
   const all = predictions(), here = all[t], of = asked_in(all), right = of.filter((each) => is_right(all[each])).length;
   if (!here) {
-    const all_of = `Asked after ${of.length} of ${tokens.length} tokens, right after ${right}; not after `;
+    const all_of = `${of.length} of ${tokens.length} tokens have a question, ${right} answered right; none after `;
     return [all_of, token_name(t), "."];
   }
   const { wanted, likeliest, loss } = here;
@@ -68,8 +68,8 @@ function strip_from(from, across, width) {
 // Returns the sentence for the whole page.
 function headline_at(t) {
   const { wanted, likeliest } = predictions()[t], [[said, share]] = likeliest;
-  return [`It read ${tokens.length} tokens. Asked after `, token_name(t), ", it said ", answer_name(said), ` (${percent(share)}): `,
-    is_right(predictions()[t]) ? "right." : [make("b", { class: "wrong" }, "wrong"), "; it is ", answer_name(wanted[0]), "."],
+  return [`The model read ${tokens.length} tokens. Asked after `, token_name(t), ", it said ", answer_name(said), ` (${percent(share)}): `,
+    is_right(predictions()[t]) ? "right." : [make("b", { class: "wrong" }, "wrong"), "; right is ", answer_name(wanted[0]), "."],
     single_run() === "beside" ? ` This is ${run_named("beside").label}.` : ""].flat();
 }
 

@@ -279,8 +279,8 @@ if (source.has_engine) {  // no run yet, but all layers and heads that an addres
     shares: [], schemes: [] } });
 } else {
   const answer = source.ask({ ask: "inspect" });
-  answer.catch(({ message }) => document.getElementById("look").textContent = `Nothing can be shown: ${message}. What the ` +
-    "maps show is in the tables below.");
+  answer.catch(({ message }) => document.getElementById("look").textContent = `Nothing can be shown: ${message}. The ` +
+    "maps' numbers are in the tables below.");
   look_at(await answer);
   state.i = start.i;
 }

@@ -128,7 +128,7 @@ function draw_heads() {
     const sheets = names.map(heads_sheet).filter(Boolean);
     title.replaceChildren("All heads of query ", token_name(state.i), `, layer ${state.layer}${run_words()}`);
     told.textContent = sheets.length && sheets[0].name === state.quantity
-      ? "What is added, beside the scores before it and the logits after all is added. Arrow keys: left and right " +
+      ? "The addition, next to the scores before it and the logits after all additions. Arrow keys: left and right " +
         "move the key, up and down the query." : `Not recorded for ${place_words()}.`;
     if (!sheets.length) return curves.replaceChildren();
     table.replaceChildren(heads_table(sheets));

@@ -112,7 +112,7 @@ function draw_losses(container, width, act) {
   const [least, most] = reach_of(real), room = most - least, inside = told.filter((each) => each > least - room && each < most + room);
   const reach = reach_of([...real, ...inside]), ends = [stops[0].number, stops.at(-1).number];
   const label = `change of the loss at eleven values, real: ${real.map((each) => format(each, 3)).join(" ")}; ` +
-    `foretold by the gradient: ${told.map((each) => format(each, 3)).join(" ") || "none"}`;
+    `predicted by the gradient: ${told.map((each) => format(each, 3)).join(" ") || "none"}`;
   const frame = chart({ label, width, height: 190, right: 96, bottom: 26, x: ends, y: reach });
   grid(frame, reach);
   for (const { number } of stops.filter((_, k) => k % 5 === 0)) {
@@ -145,10 +145,10 @@ function draw_losses(container, width, act) {
 // ---- The answer, before and now
 function answers_table() {
   const own = predictions("this")[knob().asked], now = stop_shown()?.prediction ?? own;
-  if (!own) return note("Nothing is asked after this query.");
+  if (!own) return note("No question follows this query.");
   const names = unique([own, now].flatMap(({ wanted, likeliest }) => [wanted, ...likeliest]).map(([text]) => text)).slice(0, 4);
   const share = ({ wanted, likeliest }, name) => [wanted, ...likeliest].find(([text]) => text === name)?.[1] ?? null;
-  const words = (value) => right_cell(value === null ? "less than those" : percent(value));
+  const words = (value) => right_cell(value === null ? "below these" : percent(value));
   const bar = (before, value) => make("td", {}, draw("svg", { class: "answer-bar", width: 164, height: 16, "aria-hidden": "true" },
     draw("rect", { class: "share", x: 1, y: 3, height: 10, width: 160 * (value ?? 0) }),
     draw("rect", { class: "own", x: 1, y: 0.5, height: 15, width: Math.max(1, 160 * (before ?? 0)) })));
@@ -165,7 +165,7 @@ function words_of(stop) {
   const said = !prediction || !own ? [] : ["After ", token_name(knob().asked), " it answers ", answer_name(prediction.likeliest[0][0]),
     ` (${percent(prediction.likeliest[0][1])}), `, is_right(prediction) ? "right. " : make("b", { class: "wrong" }, "wrong. ")];
   return ["The loss is ", make("b", {}, shown(loss)), `: ${signed(real)}`,
-    predicted === null ? ". " : `, where the gradient foretold ${signed(predicted)}. `, said];
+    predicted === null ? ". " : `, and the gradient predicted ${signed(predicted)}. `, said];
 }
 
 // ---- The whole knob: a slider, what follows in words, and pictures; the loupe draws the rows itself
@@ -191,7 +191,7 @@ export function draw_knob({ words, pictures, with_rows = true, then = () => {} }
     slider.setAttribute("aria-valuetext", output.textContent);
     reset.disabled = !stop;
     follows.replaceChildren(...words_of(stop).flat());
-    code.replaceChildren(...stop ? [note("The same by the command:"), command_code(`${data.command} --edit "${stop.edit}"`)] : []);
+    code.replaceChildren(...stop ? [note("The command for it:"), command_code(`${data.command} --edit "${stop.edit}"`)] : []);
     if (with_rows) draw_rows(rows, width());
     draw_losses(losses, Math.min(460, width()), move);
     answers.replaceChildren(answers_table());

@@ -36,25 +36,25 @@ function lacking({ edits }) {
 }
 
 // ---- One lesson
-const learned = ({ models: [{ scheme, ...sizes }], steps }) => `The lesson is told of ${scheme}, ` +
+const learned = ({ models: [{ scheme, ...sizes }], steps }) => `The lesson's model is ${scheme}, ` +
   (steps ? `trained on flip-flop for ${steps} steps` : "before its first step") +
   Object.entries(sizes).map(([name, value]) => `, ${name.replace("_", " ")} ${value}`).join("") +
-  "; in the playground it is trained while one looks.";
+  "; the playground trains it while you look.";
 
 function numbers_here(lesson) {
   const { quantity } = lesson.show, at = { ...state, ...place_of_lesson(lesson) };
   const sheets = ["value", "gradient"].map((kind) => sheet_of(quantity, kind, at, single_run()));
   const cause = sheets[0]?.causes ? cause_text(sheets[0], at) : "";
-  return [`In this run ${quantity} of layer ${at.layer}, head ${at.head}, at the query `, token_name(at.i), " and the key ",
-    token_name(at.j), " is ", make("b", {}, sheets[0] ? text_at(sheets[0], at) : "not there"), ", its gradient ",
+  return [`In this run ${quantity} of layer ${at.layer}, head ${at.head}, at query `, token_name(at.i), " and key ",
+    token_name(at.j), " is ", make("b", {}, sheets[0] ? text_at(sheets[0], at) : "not there"), ", its gradient is ",
     make("b", {}, sheets[1] ? text_at(sheets[1], at) : "none"), cause && cause !== "lives" ? ` (${cause}). ` : ". "];
 }
 
 const outcome = { key: "", words: "" };  // the lesson whose edits are in force, and the engine's words on it
 function try_it(lesson) {
   const without = lacking(lesson), command = command_code(`${data.command} --edit "${lesson.edits.join("; ")}"`);
-  if (without.length) return [note(`This run is too small for its edit: it has no ${without.join(", no ")}.`)];
-  if (!source.put_edits) return [note("What comes of it, the engine says:"), command];
+  if (without.length) return [note(`This run is too small for this edit: it has no ${without.join(", no ")}.`)];
+  if (!source.put_edits) return [note("This command prints its effect:"), command];
   const put = (key, edits) => async () => {
     Object.assign(outcome, { key, words: await source.put_edits(edits) });
     update({ lesson: key });
@@ -74,8 +74,8 @@ function draw_lesson(lesson, number) {
 
 export const lessons_view = {
   key: "lessons", title: "Lessons", wants: () => lessons_here().length > 0,
-  hint: "Each looks at one place of this run, and changes one thing.",
+  hint: "Each lesson looks at one place of this run and changes one thing.",
   controls: () => [],
-  readout: () => [`${lessons_here().length} of ${lessons.length} lessons are of ${data.scheme}`],
+  readout: () => [`${lessons_here().length} of ${lessons.length} lessons are on ${data.scheme}`],
   draw: () => lessons_here().forEach((lesson, k) => draw_lesson(lesson, k + 1)),
 };

@@ -126,14 +126,14 @@ const answer_at = (t) => [answer_name(predictions()[t].wanted[0]), " after ", to
 const share_at = (t, run) => predictions(run)[t].wanted[1];
 function words_now({ gates, answer }) {
   const t = asked_after(state.i);
-  if (!gates.size) return ["It gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
-  if (!answer) return ["The engine computes it again."];
+  if (!gates.size) return ["The model gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
+  if (!answer) return ["The engine is computing."];
   if (answer.problem) return [make("b", { class: "wrong" }, answer.problem)];
   const { loss, before, predicted, count, run } = answer, change = (at) => Math.abs(share_at(at, run) - share_at(at));
   const most = asked().reduce((one, other) => change(other) > change(one) ? other : one);
   return [`With ${count > 1 ? "these gates" : "this gate"} the loss is `, make("b", {}, shown(loss)),
     ` in place of ${shown(before)}: ${signed(loss - before)}`,
-    predicted == null ? "" : `, where the gradient foretold ${signed(predicted)}`, ". Of the wanted answers ",
+    predicted == null ? "" : `, and the gradient predicted ${signed(predicted)}`, ". Among wanted answers ",
     answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
 }
 
@@ -145,9 +145,9 @@ function draw_moves(container) {
   if (at_knob()) return draw_knob({ words: container, pictures: container, with_rows: false, then: () => redraw() });
   const { layer, head, i, j } = state, edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = 0"`;
   const way = knob() && button("the story\u2019s pair", "to knob", () => update(to_knob()));
-  dress(container, {}, make("p", { class: "moved" }, way && ["A gate that moves on this page is that of ", way, ". "],
-    "What follows when this one is shut, the engine says:", command_code(`${data.command} --edit ${edit}`),
-    "On a page with the engine in it one drags any gate:", command_code(`${data.command} --playground`)));
+  dress(container, {}, make("p", { class: "moved" }, way && ["This page moves the gate of ", way, ". "],
+    "This command shuts the selected gate:", command_code(`${data.command} --edit ${edit}`),
+    "On a page with the engine you can drag any gate:", command_code(`${data.command} --playground`)));
   return null;
 }
 

@@ -101,7 +101,7 @@ const form = make("form", { class: "controls", onsubmit: async (event) => {
 const list = make("div", { class: "in-force" }), title = make("h3");
 const outcome = make("p", { role: "status", "aria-live": "polite" });
 export const edits_panel = make("section", { class: "edits", "aria-label": "edits" }, title, here, masked, form,
-  problem, outcome, list, note("Every head and pair that an edit leaves out is meant. Edits end when training " +
+  problem, outcome, list, note("An edit changes every head and pair that it leaves out. Edits end when training " +
     "goes on."));
 
 function show_number({ sheet, place }) {
@@ -172,10 +172,10 @@ function edit(value, sign = operator.value) {
 }
 
 const select = (focus, label, onchange) => make("select", { "data-focus": focus, "aria-label": label, onchange });
-const chooser = select("vector", "what is edited", ({ target }) => update({ vector: target.value }));
-const slice = select("slice", "which map of it", ({ target }) => update({ c: Number(target.value) }));
-const scope = select("scope", "how much of it is edited", redraw);
-const operator = select("sign", "how it is edited", redraw);
+const chooser = select("vector", "vector to edit", ({ target }) => update({ vector: target.value }));
+const slice = select("slice", "map to edit", ({ target }) => update({ c: Number(target.value) }));
+const scope = select("scope", "part to edit", redraw);
+const operator = select("sign", "kind of edit", redraw);
 const vector_number = number_input("vector slider", edit);
 const vector_zero = button("set to 0", "vector zero", () => {
   operator.value = "=";

@@ -158,7 +158,7 @@ function draw_paths() {
   if (lacking) return stage.append(note(`No paths recorded for layer ${state.layer}, ${lacking.label}.`));
   const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
   const sum = make("b", {}, `The paths add up to autograd\u2019s gradient to ${format(found.difference, 2)}.`);
-  const widths = "Widths are norms. Paths may point apart, so norms need not add up; what lies along the whole does. ";
+  const widths = "Widths are norms. Paths may point apart, so norms need not add up; shares along the whole do. ";
   stage.append(title, bands, make("p", {}, widths, sum), table);
   of_selection(() => {
     const parts = split(found, state);
@@ -172,7 +172,7 @@ function draw_paths() {
 
 export const paths_view = {
   key: "paths", title: "Paths", wants: () => data.paths.length > 0,
-  hint: "Each band is a path by which the gradient came from the loss. Look for one that points against the whole.",
+  hint: "Each band is a path by which the gradient came from the loss. Look for a band that points against the whole.",
   controls: () => ["layer", "head", "of"], without: ["beside"],
   readout(at) {
     const found = paths_to(run_shown());

@@ -189,7 +189,7 @@ function small_map(at, quantity, kind, width) {
 
 export const quantities_view = {
   key: "quantities", title: "Quantities", wants: () => !data.overview && measured.length > 0,
-  hint: "The maps stand in the order of the sum, from the scores to the pattern. In each a row that stands out is a query that " +
+  hint: "The maps are in the order of the sum, from the scores to the pattern. A row that stands out is a query that " +
     "finds, counts or reads other keys than its neighbours do.",
   both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),
   controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || steepest < 0 ? [] : ["gradients"]), "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],

@@ -67,7 +67,7 @@ function causes_of({ look: { run }, sheet }) {
   const { probe, axes } = sheet.quantity, layer = layer_of(sheet.quantity), alike = run.shares.filter((each) =>
     each.probe === probe && each.layer === layer);
   const share = alike.find(({ head }) => head === (axes[0] === "h" ? state.head : null)) ?? alike[0];
-  if (!share) return ["No shares are known of this quantity."];
+  if (!share) return ["No shares recorded for this quantity."];
   const shares = share.by.map((count) => count / share.entries);
   const words = (part, k) => make("li", {}, cause_bar(run.causes, one_share(k), 16, 16), " ",
     make("b", {}, `${(100 * shares[k]).toFixed(1)} % ${part.kind}`), `: ${part.text}`, part.change ? ` (${part.change})` : "");
@@ -113,7 +113,7 @@ drawn.push(() => {
   chooser.replaceChildren(...of_pairs(seen).map(({ name }) => make("option", { value: name }, name)));
   chooser.value = state.quantity;
   counted(2).forEach((k) => reasons[k].textContent = bench.playing ? "Pause to see why."
-    : why.texts[k] ?? (why.texts.length ? "" : "Looking for it."));
+    : why.texts[k] ?? (why.texts.length ? "" : "Computing."));
   causes_title.textContent = `Where dLoss/d${sheet.name} is zero: model ${learner.index + 1}`;
   causes.replaceChildren(...causes_of(here));
   find_why();

@@ -12,7 +12,7 @@ async function inflated(text) {
 
 // ---- The recorded answer
 async function recorded({ ask }) {
-  if (ask !== "inspect") throw new Error(`This page has no engine to be asked for "${ask}".`);
+  if (ask !== "inspect") throw new Error(`This page has no engine for "${ask}".`);
   const besides = [...document.querySelectorAll("script.look-beside")].map(({ textContent }) => JSON.parse(textContent));
   return { page: json_in("look-data"), besides, numbers: await inflated(text_of("look-numbers")) };
 }

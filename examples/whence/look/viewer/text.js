@@ -52,7 +52,7 @@ function draw_text() {
       choose({ i: clamped(index, 0, words.length - 1) });
       words[state.i].scrollIntoView({ block: "nearest" });
     }) }, words.map((word, index) => [word, line_breaks(data.tokens[index])]));
-  stage.append(title, text, note("The line in a token is as long as its number is large: at the foot if positive, at " +
+  stage.append(title, text, note("The line in a token is as long as its number is large, at the foot if positive, at " +
     "the head if not. \u21b5 is the end of a line, \u2423 a space. Hatched tokens are masked."),
   folded("as a table", () => list));
   follow_pointer(text, ({ target }) => {

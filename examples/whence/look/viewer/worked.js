@@ -89,7 +89,7 @@ function explain_words(number, of) {
 }
 
 const by_command = (number, of, ...words) => note(...words,
-  data.command ? [" The command line works it out: ", command_code(explain_words(number, of))] : "");
+  data.command ? [" This command works it out: ", command_code(explain_words(number, of))] : "");
 const go_button = (words, focus, act, attributes) => button(words, focus, act, { class: "go", ...attributes });
 
 // Returns a link to a query that has links, where the number is of a query.
@@ -112,15 +112,15 @@ export function lacking_words(number, side, of) {
   if (side === "from" && is_left_out(number)) return by_command(number, of, left_out_words);
   const other = linked(number, side === "from" ? "to" : "from").length;
   if (!other) return by_command(number, of, "The page has no links of this quantity.");
-  if (side === "from") return make("p", {}, "It arrives from what follows the layer: the residual stream.");
-  return by_command(number, of, "What it is made of has no name here.");
+  if (side === "from") return make("p", {}, "It arrives from the residual stream after the layer.");
+  return by_command(number, of, "Its parts have no names here.");
 }
 
 // Links are kept where their sum is autograd's number; elsewhere the page claims nothing.
 export const is_left_out = ({ quantity, layer }) =>
   data.left_out?.some(([of_layer, from]) => of_layer === layer && from === quantity.probe);
-const left_out_words = "Left out: what hands it its gradient does not add up to autograd\u2019s number. That is " +
-  "rounding, and gone with --dtype f64, or an op whose backward is not its derivative.";
+const left_out_words = "Left out: the parts of its gradient do not add up to autograd\u2019s number. The reason is " +
+  "rounding, which --dtype f64 removes, or an op whose backward is not its derivative.";
 
 const cause_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "causes", 8)?.[index];
 
@@ -154,7 +154,7 @@ function sum_sentence(value, terms, groups) {
   const closes = (some) => apart(some, value) <= 1e-5;
   if (closes(terms)) return [make("b", {}, "The products add up to "), make("b", {}, shown(total_of(terms))), "."];
   const whole = groups.filter((group) => closes(group.terms));
-  if (!whole.length) return ["The equation makes it of these; it is no sum of the products."];
+  if (!whole.length) return ["The equation uses these numbers, but not as a sum of products."];
   const sums = whole.map((group) => `those over ${group.quantity.name} alone to ${shown(total_of(group.terms))}`);
   return [make("b", {}, `The products add up, ${sums.join(", ")}.`)];
 }
@@ -169,7 +169,7 @@ function gradient_side(number) {
   const terms = terms_of(number, "from", "gradient");
   const heads = ["handed back by", "dLoss/d it", `d it/d${name}`, "product"];
   const table = terms.length ? terms_table(terms, heads, "worked gradient", true)
-    : make("p", {}, "Nothing hands it a gradient.");
+    : make("p", {}, "No number hands it a gradient.");
   return [title, ...cause, table, difference_sentence(terms, gradient, number)];
 }
 

@@ -98,14 +98,14 @@ size_problem, make("div", { class: "said" }, status, revive), told];
 const bench_view = {
   key: "playground", title: "Playground", wants: () => source.has_engine, live: true, bar, without: ["learner", "run", "beside"],
   hint: embedded_run ? "Change a number: all that follows from it is computed again."
-    : "Press Play, and look where the losses part; then change a number of what was learned.",
+    : "Press Play, and look where the losses part; then change a learned number.",
   controls: () => ["layer", "head", "sample", "digits"],
   readout: pair_words,
   draw() {
     above.hidden = true;
     stage.append(task, embedded_run ? "" : lessons_panel, make("div", { class: "bench" }, columns,
       make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
-    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlined is what an edit has moved.",
+    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlines show what an edit has moved.",
       embedded_run ? "" : " Space plays and pauses."));
     redrawn.push(redraw);
     followers.push(show_cursors);
@@ -193,7 +193,7 @@ async function restore(link, begin_at_run) {
     if (selected_learner()?.look && !bench.playing) await inspect(selected_learner());
     if (embedded_run && begin_at_run) begin_at_run(), read_address(link.text);
   } catch (problem) { if (!source.dead) say(problem.message); }
-  if (link.ignored.length) say(`Of the address, this makes no sense and was ignored: ${link.ignored.join(", ")}.`);
+  if (link.ignored.length) say(`These parts of the address were ignored: ${link.ignored.join(", ")}.`);
   const others = views.filter((each) => each !== bench_view);
   if (state.view !== view) return update();  // the reader has gone on
   update({ view: link.view ?? (embedded_run && others.length ? others[0] : bench_view).key });
