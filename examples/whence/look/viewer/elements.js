@@ -12,7 +12,7 @@ export function once(key, build) {
   return kept.get(key);
 }
 
-// A masked entry is null in place of a number. A value next to a whole number gets the digits that show it is none.
+// A masked entry is null in place of a number. A value next to a whole number gets the digits that distinguish both.
 export function format(value, digits = 4) {
   if (value === null) return "masked";
   if (value === 0 || !Number.isFinite(value)) return String(value);
@@ -26,7 +26,7 @@ export const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);
 export const norm_of = (vector) => Math.sqrt(sum_of(Array.from(vector, (value) => value * value)));
 
 // ---- Elements
-// Sets attributes and appends children, except those that are null. A function whose name begins with "on" is a listener.
+// Sets attributes and appends children, except null ones. An attribute whose name begins with "on" is a listener.
 export function dress(element, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value == null) continue;

@@ -40,7 +40,7 @@ export const check_line = (equal, verdict, words, title = null) => make("p", { c
   make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
 
 // ---- Controls
-// Where c is a row or a column and no selector, the cursor's c is the only choice.
+// Offers only the cursor's c if c is a row or a column and has no selector.
 const channels_offered = (quantity) =>
   quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
 // An option is its value, or [value, words].

@@ -207,7 +207,7 @@ function windows_table() {
 }
 
 // ---- One query against all keys
-// Where keys are closer than pixels, draws a line from each pixel's smallest value to its largest.
+// If keys are closer than pixels, draws a line from each pixel's smallest value to its largest.
 function trace_thinned(frame, values) {
   const pixels = Math.floor(frame.x_of(values.length - 1) - frame.x_of(0)) + 1;
   if (values.length <= pixels) return trace(frame, values, "trace", false);

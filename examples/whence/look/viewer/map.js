@@ -55,7 +55,7 @@ export function geometry(sheet, cell, { axes = true, bar = axes } = {}) {
   const font = clamped(Math.floor(cell * 0.8), small(), 13), letter = font * 0.602;
   const wide = longest(sheet.column_labels), token_across = wide * letter, upright = token_across <= 2 * cell - 1;
   const stack = upright && token_across + 0.5 > cell;
-  // Where cells are smaller than tokens, the tokens alternate between two columns (or lines), so that each has the
+  // If cells are smaller than tokens, the tokens alternate between two columns (or lines), so that each has the
   // space of two cells.
   const stagger = font + 1 > cell && wide <= 3, token_width = longest(sheet.row_labels) * letter;
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;

@@ -32,8 +32,8 @@ export function split(found, at) {
   return { norm, parts: parts.map((part) => ({ ...part, norm: norm_of(part.vector), along: along(part.vector) })) };
 }
 
-// Names a chain such as "k: position_logit > positions > gates > gate_logits" by a step of its own, first by one
-// between 0 and 1, such as gates; the table has the whole chain.
+// Names a chain such as "k: position_logit > positions > gates > gate_logits" by a step that no other has, first by
+// one between 0 and 1, such as gates; the table has the whole chain.
 function words_of({ name }, all) {
   const [, end, chain] = /^(?:([qk]): )?(.*)$/.exec(name), steps = chain.split(" > ");
   const others = all.filter((other) => other.name !== name && (other.name.match(/^[qk](?=: )/)?.[0] ?? "") === (end ?? ""));

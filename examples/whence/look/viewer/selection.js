@@ -86,7 +86,7 @@ export const selection = make("section", { class: "selection", "aria-label": "th
 export const reasons_panel = make("section", { class: "reasons", "aria-label": "why" },
   make("h3", {}, "Why this number, and why its gradient"), reasons, causes_title, causes);
 
-// Describes it for the status line.
+// Returns the status line's words.
 export function pair_words(at) {
   const here = selected();
   if (!here) return [];

@@ -23,7 +23,7 @@ export const embedded_run = json_in("run");
 const waiting = new Map();
 let worker = null, asked = 0;
 
-// `dead` is a sentence once the engine has stopped and `when_dead` was called. `look` takes the model that is shown,
+// `dead` is a sentence once the engine has stopped; then `when_dead` is called. `look` takes the model that is shown,
 // with these edits added to those in force.
 export const source = {
   has_engine: Boolean(element("engine-module")), ask: recorded, dead: "", when_dead: () => {}, look: null,

@@ -28,7 +28,7 @@ export function say(sentence) {
   redraw();
 }
 
-// ---- Draws new weights, or with `opens` takes a run's, which learn no more. If the engine refuses, nothing changes.
+// ---- Draws new weights, or with `opens` takes those of a run, which learns no more. If the engine refuses, nothing changes.
 let births = 0;
 export async function begin(index, { opens, ...options }) {
   const question = opens ?? { ask: "begin", ...sizes, ...options };
