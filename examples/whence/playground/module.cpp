@@ -1,5 +1,5 @@
-// The module of WebAssembly that the playground's page loads: a session, and the numbers of its last look; and what a page
-// has in place of a system.
+// The module of WebAssembly that the playground's page loads: a session, the numbers of its last look, and the system
+// functions that a page lacks.
 #include <emscripten.h>
 #include <sched.h>
 #include <sys/sysinfo.h>
@@ -17,7 +17,7 @@ whence::playground::Session& session() {
 
 extern "C" {
 
-// The text lives until the next question.
+// The text is valid until the next question.
 EMSCRIPTEN_KEEPALIVE const char* whence_ask(const char* question) {
   static std::string answer;
   answer = session().answer(question);
@@ -26,7 +26,7 @@ EMSCRIPTEN_KEEPALIVE const char* whence_ask(const char* question) {
 EMSCRIPTEN_KEEPALIVE const void* whence_numbers() { return session().numbers().data(); }
 EMSCRIPTEN_KEEPALIVE std::size_t whence_numbers_size() { return session().numbers().size(); }
 
-// One core, and no BLAS.
+// One core, no BLAS.
 int sched_getaffinity(pid_t, size_t, cpu_set_t*) { return 0; }
 int __sched_cpucount(size_t, const cpu_set_t*) { return 1; }
 int sysinfo(struct sysinfo*) { return -1; }

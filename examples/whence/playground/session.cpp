@@ -24,7 +24,7 @@
 namespace whence::playground {
 namespace {
 
-// What a page can learn in minutes and look at whole.
+// Sizes for training in minutes and inspecting whole.
 struct Sizes {
   std::string task = "flip_flop", scheme = "cope";
   std::int64_t length = 32, asked_length = 0, dim = 32, layers = 2, heads = 2, batch = 16, steps = 1500, seed = 0;
@@ -55,7 +55,7 @@ TransformerOptions model_of(const tasks::Task& task, const Sizes& sizes) {
 
 constexpr index_t most_parameters = 4'000'000;
 
-// What a question leaves out is as `look` has it.
+// Fields left out have the defaults of `look`.
 look::SubjectOptions opened_by(const Json& question) {
   const auto text = [&](const char* name) { return question.has(name) ? question.text(name) : std::string(); };
   const auto truth = [&](const char* name) { return question.has(name) && question.truth(name); };
@@ -93,7 +93,7 @@ Json schemes() {
 
 }  // namespace
 
-// A model, and what was last looked at.
+// A model and its last look.
 class Learner {
  public:
   Learner() = default;
@@ -134,7 +134,7 @@ class Learner {
 
   Json explain(const std::string& what) const { return {{"text", look::explained(looked_at(), what)}}; }
 
-  // Each alone, of the pass without edits.
+  // Applies each edit alone to the plain pass.
   Json edit(const std::vector<std::string>& edits) const {
     Json::List outcomes;
     (void)looked_at();
@@ -147,7 +147,7 @@ class Learner {
   }
 
   Json inspect() {
-    constexpr index_t most = 40;  // tokens whose links a browser finds in a second, or those of CDAPE in three
+    constexpr index_t most = 40;  // tokens: a browser finds their links in a second, CDAPE's in three
     look::PageNumbers numbers;
     const bool links = looked_at().subject().tokens.numel() <= most;
     Json answer{{"page", look::json_of(looked_at(), numbers, {}, links, looked_at_ != plain_)}};
@@ -162,7 +162,7 @@ class Learner {
   virtual look::Subject subject_at(std::int64_t sample) const = 0;
 
   const look::Inspection& looked_at() const {
-    if (!looked_at_) throw InputError("nothing was looked at since this model last changed; \"look\" first");
+    if (!looked_at_) throw InputError("no look since this model last changed; \"look\" first");
     return *looked_at_;
   }
 
@@ -174,7 +174,7 @@ class Learner {
 
 namespace {
 
-// It learns by the recipe of `train` (task.recipe()).
+// Trains by the recipe of `train` (task.recipe()).
 class Begun final : public Learner {
  public:
   explicit Begun(const Sizes& sizes)
@@ -198,7 +198,7 @@ class Begun final : public Learner {
         {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
   }
 
-  // Up to the last step of the schedule.
+  // Stops at the last step of the schedule.
   Json train(std::int64_t steps) override {
     std::vector<double> losses;
     for (; steps > 0 && done_ < sizes_.steps; --steps) {
@@ -227,7 +227,7 @@ class Begun final : public Learner {
   }
 
   Sizes sizes_;
-  std::unique_ptr<tasks::Task> task_, asked_;  // trained on; asked after
+  std::unique_ptr<tasks::Task> task_, asked_;  // for training; for tests
   std::uint64_t seed_;
   std::shared_ptr<Transformer> model_;
   Schedule schedule_;
@@ -236,7 +236,7 @@ class Begun final : public Learner {
   std::int64_t done_ = 0;
 };
 
-// A run as `train` left it, or a scheme drawn at random: what `look` looks at.
+// A run of `train`, or a scheme with random parameters, as `look` takes them.
 class Opened final : public Learner {
  public:
   explicit Opened(look::SubjectOptions options) : options_(std::move(options)), first_(look::subject_of(options_)) {
@@ -256,14 +256,14 @@ class Opened final : public Learner {
     throw InputError("an opened run stays as it was trained; \"begin\" a model to train one");
   }
 
-  // None of a text.
+  // Texts have none.
   Json errors(std::int64_t sequences) const override {
     if (!recorded_.task) return {{"sets", Json::List()}, {"percent", Json::List()}};
     return errors_of(*first_.model, *recorded_.task, recorded_.seed, sequences);
   }
 
  private:
-  // The sequences of a task stand one behind another, and so do the pieces of a text.
+  // Skips sequences of a task, or tokens of a text.
   look::Subject subject_at(std::int64_t sample) const override {
     look::SubjectOptions options = options_;
     options.skip = recorded_.task ? sample : sample * first_.tokens.numel();
@@ -272,7 +272,7 @@ class Opened final : public Learner {
 
   look::SubjectOptions options_;
   look::Subject first_;
-  RecordedTask recorded_;  // of a run on a task
+  RecordedTask recorded_;  // for a run on a task
 };
 
 }  // namespace
@@ -291,7 +291,7 @@ std::span<const std::uint8_t> Session::numbers() const { return numbers_; }
 
 std::string Session::answer(const std::string& line) {
   const auto error = [](std::string sentence) {
-    for (const std::string option : {"--edit: ", "--explain: "})  // of `look`, whose words they are
+    for (const std::string option : {"--edit: ", "--explain: "})  // options of `look`
       if (sentence.starts_with(option)) sentence.erase(0, option.size());
     return Json{{"error", message_line(sentence)}}.line();
   };

@@ -1,17 +1,17 @@
-// What the playground's page asks the engine for: models that learn a task while one looks. Questions and answers are
-// lines of JSON; what a page draws of a pass is that of `look` (examples/whence/look/page_data.h).
+// Questions of the playground's page to the engine: models learn a task while the reader looks. Questions and answers
+// are lines of JSON; a pass is sent in the format of `look` (examples/whence/look/page_data.h).
 //   {"ask": "schemes"}                                        {"schemes": [{"name": "cope", "title": "..."}, ...], "palettes": {...}}
 //   {"ask": "begin", "model": 0, "scheme": "cope", "length": 32, "asked_length": 64}   {"parameters": 27712, "steps": 1500, ...}
 //   {"ask": "open", "model": 0, "run": "runs/a", ...}         {"parameters": 27712, "label": "the end of training", ...}, of question_that_opens()
 //   {"ask": "train", "model": 0, "steps": 5}                  {"step": 5, "losses": [1.73, ...]}
 //   {"ask": "errors", "model": 0, "sequences": 64}            {"sets": ["in distribution", ...], "percent": [...]}
 //   {"ask": "look", "model": 0, "sample": 3, "edits": [...]}   {"loss": 0.31, "page": {...}}
-// and of that look; edits, of the pass without any,
+// and about that look, or (edits) the pass without any,
 //   {"ask": "value", "model": 0, "what": "gates layer=0 head=0 i=9 j=3"}     {"value": 0.7, "gradient": 0, "cause": "clamped"}
 //   {"ask": "explain", "model": 0, "what": "dLoss/dgates layer=0 head=0 i=9 j=3"}     {"text": "..."}
 //   {"ask": "edit", "model": 0, "edits": ["gates layer=0 = 0"]}   {"edits": [{"predicted": ..., "real": ...}]}
 //   {"ask": "inspect", "model": 0}                            {"page": {...}}, of that look, with links, paths and graph
-// and {"error": "..."}, a sentence, where there is no answer; nothing has changed then.
+// or {"error": "..."}, a sentence; then nothing has changed.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace whence::playground {
 
 class Learner;
 
-// Of model 0: what `look` is asked to look at, in place of a model that begins.
+// Returns the question that opens the subject of `look` as model 0.
 [[nodiscard]] Json question_that_opens(const look::SubjectOptions& options);
 
 class Session {

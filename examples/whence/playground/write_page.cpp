@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder of the preset beside that of this program, or where it was installed.
+// Returns the folder of the preset, next to this program's, or the installed folder.
 std::string folder_of_module(const std::string& given) {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
@@ -23,9 +23,9 @@ std::string folder_of_module(const std::string& given) {
                                               : std::vector{fs::path(given)})
     if (fs::exists(folder / "playground.wasm", none)) return folder.lexically_normal().string();
   throw InputError(given.empty() ? "no module of WebAssembly found" : to_text("--module: none in ", given),
-      "; in the folder of the sources `apt-get install emscripten && cmake --preset playground && cmake --build "
-      "build/playground --target playground` makes it, in ten minutes of two cores and 0.8 GB of emscripten; without "
-      "it `whence look RUN` writes the page of a run, in which all but what the engine computes anew works");
+      "; `apt-get install emscripten && cmake --preset playground && cmake --build build/playground --target "
+      "playground`, in the folder of the sources, builds it in ten minutes on two cores (emscripten takes 0.8 GB); "
+      "`whence look RUN` needs no module, and its page can do all but compute new numbers");
 }
 
 std::string packed(const std::string& bytes) {
@@ -36,13 +36,13 @@ std::string element(const std::string& id, const char* type, std::string_view co
   return to_text("<script type=\"", type, "\" id=\"", id, "\">", content, "</script>\n");
 }
 
-// `</script` in a text would end its element; in a string of JavaScript the other spelling is the same.
+// `</script` in a text would end its element; a JavaScript string may spell it `<\/script`.
 std::string inside_element(std::string text) {
   for (std::size_t at = 0; (at = text.find("</script", at)) != std::string::npos;) text.replace(at, 2, "<\\/");
   return text;
 }
 
-// What the page asks first, and the files that the answer takes, by their names. It is asked here before.
+// The page's first question, tried here, and the files that its answer reads, by their names.
 std::string element_of(const look::SubjectOptions& run) {
   const Json question = question_that_opens(run);
   Session session;

@@ -7,9 +7,9 @@
 
 namespace whence::playground {
 
-// With lessons, and models that begin; or with `run`, which the page opens, and what that reads of the disk. `module`:
-// the folder of playground.js and playground.wasm; empty: beside this program, or where it was installed. InputError
-// where there is none, or no page has room for the run.
+// Has lessons, and models that begin; or with `run` opens that run and has its files. `module` is the folder of
+// playground.js and playground.wasm; if empty, the folder next to this program's or the installed one. InputError if
+// there is none, or if the run is too large for a page.
 [[nodiscard]] std::string page_with(const std::string& module, const look::SubjectOptions* run = nullptr);
 
 }  // namespace whence::playground

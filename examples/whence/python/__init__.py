@@ -1,8 +1,8 @@
-"""whence from Python: positional schemes, ops and their gradients, to hold other code against.
+"""whence from Python: positional schemes, ops and their gradients, to compare with other code.
 
-    describe(scheme)            what a scheme reads, its parameters, claims and probes; of an op: its samples
-    run(scheme, q, k, v, ...)   every intermediate, and every gradient of a cotangent: what `whence probe` writes
-    compare(ours, theirs, ...)  which of two dicts of arrays' tensors differs first, and where: `whence compare`
+    describe(scheme)            a scheme's inputs, parameters, claims and probes, or an op's samples
+    run(scheme, q, k, v, ...)   every intermediate, and every gradient of a cotangent, as `whence probe` writes them
+    compare(ours, theirs, ...)  the first tensor that differs between two dicts of arrays, and where: `whence compare`
     op(name, ...)               one op's value, and the gradients of a cotangent; ops() has the names
     gradcheck(name)             an op's or a scheme's gradients against dual numbers and differences
     torch_function(scheme, ...) attention with a scheme as a torch.nn.Module, forward and backward by whence
@@ -12,7 +12,7 @@
     look(run)                   its page, shown in a notebook's cell
 
 Arrays are numpy's or PyTorch's on the CPU, f32 or f64, of any positive strides, and are not copied; results are of the same
-kind, over memory of their own. ValueError says what was given and what is required.
+kind, in their own memory. ValueError says what was given and what is required.
 """
 import json
 
@@ -25,7 +25,7 @@ __all__ = ["describe", "run", "compare", "op", "ops", "gradcheck", "torch_functi
 
 
 def _plain(arrays):
-    """Without the history that torch gives no memory with; and whether any is torch's."""
+    """Detaches torch's arrays, to read their memory; also returns whether there are any."""
     of_torch = any(hasattr(array, "detach") for array in arrays.values())
     return {name: array.detach() if hasattr(array, "detach") else array for name, array in arrays.items()}, of_torch
 
@@ -38,15 +38,15 @@ def describe(name, *, heads=4, head_dim=16, length=16, batch=1, kv_heads=0):
 
 def run(scheme, q=None, k=None, v=None, x=None, *, parameters=None, cotangent=None, executor="auto", causal=True, scale=None,
         init=None, **more):
-    """`more`: cotangent_logits, positions, present, mask, as describe() lists them. `init`: the seed by which parameters that
-    are not given are drawn. Executors other than reference show the output and the gradients alone."""
+    """`more`: cotangent_logits, positions, present, mask, as describe() lists them. `init`: the seed for parameters that are not
+    given. Executors other than reference return only the output and the gradients."""
     given = {"q": q, "k": k, "v": v, "x": x, "cotangent": cotangent, **more, **(parameters or {})}
     arrays, of_torch = _plain({name: array for name, array in given.items() if array is not None})
     return _whence.run(scheme, arrays, executor, causal, scale, init, of_torch)
 
 
 def compare(ours, theirs, *, names=None, tolerance=None, scheme="", causal=True):
-    """`ours`: what run() gave, of which `scheme` says what the mask hides. `names`: {"their name": "our name"}. Returns {"differs": ...,
+    """`ours`: the result of run(); `scheme` says what the mask hides. `names`: {"their name": "our name"}. Returns {"differs": ...,
     "first": name or None, "headline": sentences, "tensors": [...], "only ours": [...], "only theirs": [...]}."""
     lines = _whence.compare(_plain(ours)[0], _plain(theirs)[0], names or {}, tolerance, scheme, causal).splitlines()
     *tensors, whole = map(json.loads, lines)
@@ -54,8 +54,8 @@ def compare(ours, theirs, *, names=None, tolerance=None, scheme="", causal=True)
 
 
 def op(name, *inputs, sample=None, cotangent=None):
-    """`sample`: which of the op's samples, as describe() lists them, has the attributes (axes, scale, ...) that are meant;
-    autograd/ops/ writes them out. Ops without attributes need none. With a cotangent, gradient.K of each input K too."""
+    """`sample`: the op's sample, of those that describe() lists, with the wanted attributes (axes, scale, ...); autograd/ops/
+    has them in full. Ops without attributes need none. A cotangent adds gradient.K of each input K."""
     arrays, of_torch = _plain(dict(enumerate(inputs + (cotangent,))))
     return _whence.op(name, [arrays[k] for k in range(len(inputs))], sample, arrays[len(inputs)], of_torch)
 
@@ -66,9 +66,8 @@ def gradcheck(name, *, length=6, differences=True, seed=1):
 
 def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, executor="auto", dtype=None, seed=0, kv_heads=0):
     """A torch.nn.Module: module(q, k, v) of [batch, head, query, head_dim] gives the output; module(q, k, v, x=...) where the
-    scheme reads the layer's input. Its parameters have whence's names and first values by `seed`. Those that a scheme keeps
-    inside bounds are put back by module.put_inside_bounds(), after an optimiser's step. `kv_heads`: of k and v, where they are
-    fewer."""
+    scheme reads the layer's input. Its parameters have whence's names and are drawn by `seed`. After an optimiser's step,
+    module.put_inside_bounds() clamps the parameters that a scheme bounds. `kv_heads`: the heads of k and v, if fewer."""
     import torch
 
     dtype = dtype or torch.get_default_dtype()
@@ -81,14 +80,14 @@ def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, 
         def forward(ctx, recorded, *tensors):  # q, k, v, x, then parameters
             plain = [None if tensor is None else tensor.detach() for tensor in tensors]
             output, ctx.whence_pass = attention.forward(plain[:4], plain[4:], recorded)
-            ctx.save_for_backward(*tensors, output)  # so that torch sees when somebody writes into one of them
+            ctx.save_for_backward(*tensors, output)  # so that torch detects writes into them
             return output
 
         @staticmethod
         def backward(ctx, cotangent):
-            if torch.is_grad_enabled():  # else what is made of the gradient would lack its own, and nobody be told
+            if torch.is_grad_enabled():  # else second derivatives would be missing without an error
                 raise RuntimeError(f"create_graph=True given; {attention.text} by whence can be differentiated once")
-            ctx.saved_tensors  # raises where one was written to since
+            ctx.saved_tensors  # raises if one was overwritten since
             return None, *ctx.whence_pass.backward(cotangent.detach())
 
     class Attention(torch.nn.Module):
@@ -116,7 +115,7 @@ def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, 
                 getattr(owner, name).clamp_(low, high)
 
         def trace(self, q=None, k=None, v=None, x=None, cotangent=None):
-            """Every intermediate by its name, and with a cotangent of the output every gradient: what run() gives."""
+            """Every intermediate by its name, and with a cotangent of the output every gradient, as run() returns."""
             own = {name: parameter.detach() for name, parameter in self.named_parameters()}
             return run(scheme, q, k, v, x, parameters=own, cotangent=cotangent, executor="reference", causal=causal, scale=scale)
 

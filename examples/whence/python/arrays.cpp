@@ -14,7 +14,7 @@ namespace {
 
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 
-// The numbers that go through this door.
+// The dtypes that arrays and tensors share.
 const std::vector<std::pair<DType, nb::dlpack::dtype>>& dtypes() {
   static const std::vector<std::pair<DType, nb::dlpack::dtype>> all{{DType::f32, nb::dtype<float>()},
       {DType::f64, nb::dtype<double>()}, {DType::i32, nb::dtype<std::int32_t>()},
@@ -44,7 +44,7 @@ Tensor borrowed(const std::string& name, nb::handle given) {
   }
   const auto known = std::ranges::find_if(dtypes(), [&](const auto& each) { return each.second == array.dtype(); });
   if (known == dtypes().end())
-    throw InputError(name, ": a dtype that this door does not have; f32, f64, i32, i64 or bool required");
+    throw InputError(name, ": an unsupported dtype given; f32, f64, i32, i64 or bool required");
   if (array.ndim() > max_rank)
     throw InputError(name, ": ", array.ndim(), " axes given; at most ", max_rank, " required");
   const DType dtype = known->first;
@@ -67,7 +67,7 @@ Tensor borrowed(const std::string& name, nb::handle given) {
     throw InputError(
         name, ": an array with a negative stride given; make it contiguous, e.g. by numpy.ascontiguousarray");
   const std::shared_ptr<const void> owner(new Array(array), [](const void* held) {
-    const nb::gil_scoped_acquire lock;  // whichever thread lets go
+    const nb::gil_scoped_acquire lock;  // on any thread
     delete static_cast<const Array*>(held);
   });
   const Tensor none = Tensor::empty({0}, dtype);

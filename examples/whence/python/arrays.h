@@ -13,13 +13,13 @@
 
 namespace whence {
 
-// Names the array's own numbers where its strides go forward, as those of torch's views do. InputError that begins with
-// `name` where it is no array that this door takes.
+// Returns a tensor over the array's own numbers; negative strides, which torch's views never have, are refused. The
+// InputError begins with `name`.
 Tensor borrowed(const std::string& name, nanobind::handle given);
 NamedTensors borrowed(const nanobind::dict& arrays);
 
-// Arrays over our own memory. No two share it, nor does one share what was given: whoever writes into one changes no
-// other.
+// Makes arrays over our own memory. They share memory neither with each other nor with the inputs: writing into one
+// changes no other.
 class Results {
  public:
   explicit Results(bool of_torch) : of_torch_(of_torch) {}

@@ -1,4 +1,4 @@
-// Cases of the benches for Python, which runs something else in turn with them (examples/experiments/beside_torch.py).
+// Cases of the benches for Python, which alternates them with other code (examples/experiments/beside_torch.py).
 #include "examples/whence/python/benches.h"
 
 #include <nanobind/stl/string.h>

@@ -1,4 +1,4 @@
-// What the benches measure, for Python.
+// The benches' cases, for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

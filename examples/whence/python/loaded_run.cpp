@@ -26,7 +26,7 @@ namespace {
 
 using look::Inspection, look::Subject, look::SubjectOptions;
 
-// One sequence that the model read, with everything that the pass computed; `patch`: with numbers of another pass in it.
+// A sequence that the model read, with everything that the pass computed, or the pass patched by `patch`.
 struct LookedAt {
   LookedAt(SubjectOptions asked, const std::string& patch, const look::PatchSource& from) : options(std::move(asked)) {
     const nb::gil_scoped_release unlocked;
@@ -71,7 +71,7 @@ nb::list lens_of(const LookedAt& at, std::int64_t token, const std::string& answ
   return rows;
 }
 
-// The pass without a patch, and with it, or with each of its map.
+// Returns the pass without the patch and with it, or with each of its map.
 nb::list patch_of(const LookedAt& at, const std::string& patch, const look::PatchSource& from, std::int64_t token,
     const std::string& answer) {
   std::vector<look::PatchOutcome> outcomes;
@@ -94,7 +94,7 @@ nb::list patch_of(const LookedAt& at, const std::string& patch, const look::Patc
   return rows;
 }
 
-// Of each token the wanted answer, its probability, the loss, and the likeliest answers; or None.
+// For each token the wanted answer, its probability, the loss, and the likeliest answers; or None.
 using Found = std::tuple<std::string, double, double, std::vector<std::pair<std::string, double>>>;
 std::vector<std::optional<Found>> predictions_of(const LookedAt& at) {
   std::vector<std::optional<Found>> all;
@@ -107,7 +107,7 @@ std::vector<std::optional<Found>> predictions_of(const LookedAt& at) {
   return all;
 }
 
-// name -> (value, gradient or None), quantities in the order in which they came and then the parameters.
+// name -> (value, gradient or None), first the quantities in the order of the pass, then the parameters.
 nb::dict trace_of(const LookedAt& at, bool of_torch) {
   Results results(of_torch);
   nb::dict all;
@@ -148,7 +148,7 @@ nb::object forward(const SubjectOptions& options, nb::handle tokens, bool of_tor
   return results(logits);
 }
 
-// The Hessian of the mean loss of some sequences by all trained parameters, which lie one behind the other in a vector.
+// The Hessian of the mean loss of some sequences with respect to all trained parameters, concatenated.
 class Curvature {
  public:
   Curvature(SubjectOptions options, index_t sequences) {
@@ -160,7 +160,7 @@ class Curvature {
       if (!each.frozen) parameters_.push_back(each.tensor);
     for (const Tensor& each : parameters_) size_ += each.numel();
     const auto [tokens, targets] = sequences_of(options, sequences);
-    const Capture on_all_pairs("*.logits");  // by the reference executor, which alone has second derivatives
+    const Capture on_all_pairs("*.logits");  // for the reference executor, which alone has second derivatives
     const Tensor loss = cross_entropy((*model)(tokens), targets);
     loss_ = loss.item();
     hessian_ = std::make_unique<Hessian>(loss, parameters_);
@@ -194,7 +194,7 @@ class Curvature {
   }
 
  private:
-  // The first test set's, or the text's, from the chosen one on; fewer where the text ends.
+  // Sequences of the first test set or the text, from the chosen one on; fewer at the text's end.
   static std::pair<Tensor, Tensor> sequences_of(SubjectOptions options, index_t count) {
     const bool of_text = language::is_of_text(read_run_record(options.run + "/run.json"));
     std::vector<double> tokens, targets;
@@ -241,7 +241,7 @@ void declare_loaded_run(nb::module_& module) {
           },
           "run"_a, "text"_a, "prompt"_a, "sample"_a, "length"_a, "step"_a, "untrained"_a, "dtype"_a)
       .def(
-          "check", [](const SubjectOptions& options) { (void)look::model_of(options); })  // refuses what cannot be read
+          "check", [](const SubjectOptions& options) { (void)look::model_of(options); })  // throws if it cannot be read
       .def("forward", &forward, "tokens"_a, "torch"_a);
   nb::class_<look::PatchSource>(module, "PatchSource")
       .def(

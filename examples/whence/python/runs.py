@@ -1,4 +1,4 @@
-"""Runs of whence from Python: to train them, to look into them, to compare them."""
+"""Runs of whence from Python: train, look into, compare them."""
 import functools
 import html
 import json
@@ -17,7 +17,7 @@ PROGRAM = pathlib.Path(__file__).parent / "whence"
 
 
 class Rows(list):
-    """A list of dicts, one a row: pandas.DataFrame(rows) takes it. `folder`: of what was written."""
+    """A list of dicts, one per row: pandas.DataFrame(rows) takes it. `folder`: the run's folder."""
 
     folder = None
 
@@ -59,7 +59,7 @@ class Page(str):
 
 
 def program(*words: str, quiet: bool = False) -> str:
-    """Runs `whence WORDS` and returns what it prints; progress and notes go to sys.stderr. ValueError where it refuses."""
+    """Runs `whence WORDS` and returns what it prints; progress and notes go to sys.stderr. ValueError if it refuses."""
     said = []
 
     def forward(lines):
@@ -105,11 +105,11 @@ def _source(sample, prompt, run):
 
 
 class Run:
-    """A run that `whence train` left, or a scheme, of which a model is drawn at random: what load() returns.
+    """A run of `whence train`, or a scheme with a random model, as load() returns it.
 
-    trace, explain, causes, paths, edit, attribution, lens, patch, predictions and look are of one pass over one sequence: of a task the test sequence
-    `sample`, of a language model a `prompt` or the file `text`, else the run's own text. `length`: tokens at most. With `patch`, as in
-    patch(), and from_sample, from_prompt or from_run they are of the pass with those numbers in it."""
+    trace, explain, causes, paths, edit, attribution, lens, patch, predictions and look describe one pass over one sequence: for a task the test
+    sequence `sample`; for a language model a `prompt` or the file `text`, else the run's own text. `length`: tokens at most. With `patch`,
+    as in patch(), and from_sample, from_prompt or from_run they describe the patched pass."""
 
     def __init__(self, run: str, step: int | None = None, dtype: str = "f32"):
         self.folder, self.step, self.dtype = str(run), step, dtype
@@ -124,16 +124,16 @@ class Run:
 
     @property
     def steps(self) -> list[int]:
-        """The steps of its checkpoints: load(run, step=...) takes them, and 0, the weights that training began with."""
+        """The steps of its checkpoints. load(run, step=...) takes a step, or 0 for the initial weights."""
         return _whence.steps_of(self.folder)
 
     def forward(self, tokens):
-        """Logits [batch, token, answer] of tokens [batch, token], whole numbers; of numpy or PyTorch, as they were given."""
+        """Logits [batch, token, answer] of integer tokens [batch, token], in numpy or PyTorch like the tokens."""
         of_torch = hasattr(tokens, "detach")
         return self._subject().forward(tokens if of_torch else np.ascontiguousarray(tokens, np.int64), of_torch)
 
     def generate(self, prompt: str, tokens: int = 256, **options: Any) -> str:
-        """Text that a language model draws: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""
+        """Text from a language model: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""
         return program("generate", self.folder, "--quiet", *_options({"prompt": prompt, "tokens": tokens, **options}))
 
     def tokens(self, **where: Any) -> list[str]:
@@ -143,15 +143,15 @@ class Run:
         return self._looked_at(**where).loss
 
     def predictions(self, **where: Any) -> list[Answer | None]:
-        """What it answers at each token; None where nothing is asked."""
+        """The answer at each token; None at tokens without a question."""
         return [found and Answer(*found) for found in self._looked_at(**where).predictions()]
 
     def trace(self, torch: bool = False, **where: Any) -> dict[str, Traced]:
-        """Every named tensor of the pass and every parameter, with the gradient of the loss; None where there is none."""
+        """Every named tensor of the pass and every parameter, with the gradient of the loss or None."""
         return {name: Traced(*found) for name, found in self._looked_at(**where).trace(torch).items()}
 
     def explain(self, number: str, **where: Any) -> str:
-        """One number worked out: "dLoss/dgates layer=0 head=1 i=9 j=4"."""
+        """Works out one number: "dLoss/dgates layer=0 head=1 i=9 j=4"."""
         return self._looked_at(**where).explain(number)
 
     def causes(self, **where: Any) -> Rows:
@@ -159,31 +159,31 @@ class Run:
         return _rows(self._looked_at(**where).causes())
 
     def paths(self, **where: Any) -> Rows:
-        """By which paths the gradients of x, q, k and v came."""
+        """The paths of the gradients of x, q, k and v."""
         return _rows(self._looked_at(**where).paths())
 
     def edit(self, change: str, **where: Any) -> Edited:
-        """What the gradient predicts of a change, "gates layer=0 head=1 = 0", and what the loss really does."""
+        """The loss's change under an edit, "gates layer=0 head=1 = 0": the gradient's prediction, and the real change."""
         return Edited(*self._looked_at(**where).edit(change))
 
     def attribution(self, token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
-        """What the embedding, each head, each MLP and each bias adds to the logit of an answer, and to that of the likeliest other one,
-        the norms behind them taken as fixed at this pass. `token`: the last that is asked; `answer`: the wanted one."""
+        """The contribution of the embedding, each head, each MLP and each bias to the logits of an answer and of the likeliest other one.
+        Later norms are fixed at this pass. Defaults: `token` is the last with a question, `answer` the wanted one."""
         return Rows(self._looked_at(**where).attribution(-1 if token is None else token, answer or ""))
 
     def lens(self, token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
-        """What the model would answer behind the embedding (layer None) and behind each layer."""
+        """The model's answer after the embedding (layer None) and after each layer."""
         return Rows(self._looked_at(**where).lens(-1 if token is None else token, answer or ""))
 
     def patch(self, place: str, *, from_sample: int | None = None, from_prompt: str | None = None, from_run: str | None = None,
               token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
-        """What becomes of the loss and of an answer where the numbers of a place, "output layer=0 head=2", are those of another pass: of
-        another sequence, or of another run. Without a layer: of every layer and head by itself. The first row is the pass without."""
+        """The loss and an answer when the numbers of a place, "output layer=0 head=2", are replaced by another pass's: of another
+        sequence, or of another run. Without a layer: every layer and head by itself. The first row is the pass without a patch."""
         source = _source(from_sample, from_prompt, from_run)
         return Rows(self._looked_at(**where).patch(place, source, -1 if token is None else token, answer or ""))
 
     def hessian(self, sequences: int = 16, **where: Any) -> Any:
-        """The Hessian of the mean loss of so many sequences by all trained parameters, behind each other in a vector of `size` numbers:
+        """The Hessian of the mean loss of so many sequences with respect to all trained parameters, in a vector of `size` numbers:
         times(v) is H v, a backward pass through the backward pass. `loss`: the loss itself."""
         return _whence.Curvature(self._subject(**where), sequences)
 
@@ -196,8 +196,8 @@ class Run:
 
 
 def load(run: str, *, step: int | None = None, dtype: str = "f32") -> Run:
-    """A run's folder, or a scheme as "cope(p_max=8)". `step`: of a checkpoint, 0 before training; else the end. `dtype`: f32 or
-    f64, that all is computed in."""
+    """A run's folder, or a scheme as "cope(p_max=8)". `step`: a checkpoint's, 0 before training; default the end. `dtype` of all
+    computation: f32 or f64."""
     return Run(run, step, dtype)
 
 

@@ -1,5 +1,5 @@
-// The module behind `import whence`: arrays of numpy or PyTorch in, by DLPack and without a copy; what `whence probe` and
-// `whence gradcheck` compute out. examples/whence/python/__init__.py has the functions that people call.
+// The module behind `import whence`: takes arrays of numpy or PyTorch by DLPack, without a copy, and returns what
+// `whence probe` and `whence gradcheck` compute. People call the functions in examples/whence/python/__init__.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -26,7 +26,7 @@ namespace nb = nanobind;
 namespace whence {
 namespace {
 
-// ---- What the functions do
+// ---- The functions
 
 void require_positive(const std::vector<std::pair<const char*, index_t>>& sizes) {
   for (const auto& [name, value] : sizes)
@@ -72,7 +72,7 @@ std::string compare(const nb::dict& ours, const nb::dict& theirs, const std::map
   const SafetensorsFile first{borrowed(ours), {{"scheme", scheme}, {"causal", causal ? "true" : "false"}}};
   const SafetensorsFile second{borrowed(theirs)};
   const nb::gil_scoped_release unlocked;
-  if (!scheme.empty()) (void)parse_schemes(scheme);  // a wrong one is refused
+  if (!scheme.empty()) (void)parse_schemes(scheme);  // throws if it is wrong
   return compared("ours", first, "theirs", second, {tolerance, names}).json();
 }
 
@@ -121,7 +121,7 @@ const CheckedOp& op_named(const std::string& name) {
   return *find_checkable(name).op;
 }
 
-// Whether all samples are of one function.
+// True if all samples are of one function.
 bool has_no_attributes(const std::string& name) {
   static const std::set<std::string> plain{"add", "subtract", "multiply", "divide", "maximum", "minimum", "linear",
       "linear_gelu_linear", "lerp_at", "contiguous"};
@@ -129,8 +129,8 @@ bool has_no_attributes(const std::string& name) {
   return plain.contains(name) || std::any_of(all.begin(), all.end(), [&](Unary f) { return facts_of(f).name == name; });
 }
 
-// Ops whose own forward looks at all of its inputs. Others leave that to a public function, which has the attributes as
-// arguments: they take what has the form of their sample.
+// True if the op's own forward checks all of its inputs. Other ops are checked by a public function, which has the
+// attributes as arguments: they require inputs in the form of their sample.
 bool takes_any_shape(const std::string& name) {
   static const std::set<std::string> checked{"matmul", "layer_norm", "rms_norm", "convolve_keys", "reshape", "permute",
       "transpose", "slice", "select", "unsqueeze", "expand"};
@@ -142,7 +142,7 @@ double largest(const Tensor& index) {
   return values.empty() ? -1 : *std::max_element(values.begin(), values.end());
 }
 
-// Names the argument that does not fit.
+// Throws an error that names the argument.
 void require_fit(const CheckedOp& op, const CheckedSample& sample, const std::vector<Tensor>& inputs) {
   if (inputs.size() != sample.inputs.size()) {
     throw InputError(op.name, ": ", inputs.size(), " inputs given; ", sample.inputs.size(), " required, as in sample '",
@@ -201,7 +201,7 @@ nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<s
     std::string known;
     for (const CheckedSample& each : samples) known += (known.empty() ? "'" : ", '") + each.name + "'";
     if (!wanted && !has_no_attributes(name))
-      throw InputError(name, ": no sample given; one of ", known, " required, whose attributes are meant");
+      throw InputError(name, ": no sample given; one of ", known, " required, for its attributes");
     const auto chosen = std::find_if(
         samples.begin(), samples.end(), [&](const CheckedSample& each) { return !wanted || each.name == *wanted; });
     if (chosen == samples.end()) throw InputError(name, ": sample '", *wanted, "' given; one of ", known, " required");
@@ -226,7 +226,7 @@ nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<s
   return all;
 }
 
-// ---- Attention as a function with a backward pass of its own, for another autograd
+// ---- Attention with its own backward pass, for another autograd
 
 struct AttentionChoice {
   std::string scheme, executor;
@@ -236,12 +236,12 @@ struct AttentionChoice {
   std::optional<double> scale;
 };
 
-// A forward pass that waits for its backward: the graph, and the arrays that it was made of.
+// A forward pass that waits for its backward: the graph, and the arrays of its leaves.
 class Pass {
  public:
   Pass(Tensor output, std::vector<Tensor> leaves) : output_(std::move(output)), leaves_(std::move(leaves)) {}
 
-  // A gradient for each operand and parameter, None where there is none.
+  // Returns a gradient for each operand and parameter, or None.
   nb::list backward(nb::object cotangent) const {
     const Tensor seed = borrowed("cotangent", cotangent);
     std::vector<Tensor> found;
@@ -276,7 +276,7 @@ class Attention {
     require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}});
     first_ = made();
     require_mask_of(*first_, causal);
-    (void)wanted_executor(executor, first_->stages());  // refuses what cannot run
+    (void)wanted_executor(executor, first_->stages());  // throws if it cannot run
     first_->root().initialise(seed);
     reads_x_ = first_->reads_x();
   }
@@ -293,14 +293,14 @@ class Attention {
     return all;
   }
 
-  // Operands are q, k, v, x, None where the scheme reads none; then the parameters in their order.
+  // Operands are q, k, v, x, None if the scheme does not read one; then the parameters in order.
   nb::tuple forward(const nb::list& operands, const nb::list& parameters, bool recorded) const {
     const char* names[] = {"q", "k", "v", "x"};
     std::vector<Tensor> leaves;
     for (std::size_t k = 0; k < 4; ++k)
       leaves.push_back(operands[k].is_none() ? Tensor() : borrowed(names[k], operands[k]));
     require(leaves);
-    // Each pass has modules of its own, so that another one puts no other numbers into this one's graph.
+    // Each pass has its own modules, so that another pass puts no numbers into this pass's graph.
     const std::unique_ptr<BareAttention> scheme = made();
     const std::vector<Module::Parameter> own = scheme->root().parameters();
     if (parameters.size() != own.size())
@@ -372,7 +372,7 @@ class Attention {
   }
 
   AttentionChoice choice_;
-  std::unique_ptr<BareAttention> first_;  // with the numbers that training starts from
+  std::unique_ptr<BareAttention> first_;  // with initial parameters
   bool reads_x_ = false;
 };
 

@@ -204,7 +204,7 @@ def check_story(browser, path, data):
     browser.open(path)
     assert [title.split(". ")[1] for title in browser.texts("h3") if ". " in title] == titles, browser.texts("h3")
     asked = data["predictions"][data["story"]["i"]]
-    assert asked["likeliest"][0][0] in browser.texts(".headline b")[0] and f"It read {len(data['tokens'])} tokens." in browser.texts(".headline")[0]
+    assert asked["likeliest"][0][0] in browser.texts(".headline b")[0] and f"The model read {len(data['tokens'])} tokens." in browser.texts(".headline")[0]
     for number, view in ((1, "text"), (4, "quantities"), (5, "heads"), (7, "quantities"), (8, "paths"), (9, "why")):
         browser.open(path, view="story")
         browser.press(f"[data-focus='story {number}']", "Enter", view=view)

@@ -1,5 +1,5 @@
-// What the model answers, above every view: the probability of the wanted answer at each token that is asked, and the
-// likeliest answers at the selected one.
+// The model's answers, above every view: the probability of the wanted answer at each token with a question, and the
+// likeliest answers at the selected token.
 import { counted, draw, format, make, svg_text, token_text } from "./elements.js";
 import { followers, state } from "./state.js";
 import { longest, run_named, tokens, visible } from "./data.js";
@@ -13,13 +13,13 @@ export const is_right = ({ wanted, likeliest }) => wanted[0] === likeliest[0][0]
 export const percent = (share) => `${format(100 * share, share < 1 && share > 0.9995 ? 5 : 3)} %`;
 export const answer_name = (text) => make("b", { class: "name" }, token_text(visible(text)));
 
-// The token whose answer the numbers at token t bear on: t, or the next one after it that is asked.
+// Returns the token whose answer the numbers at t affect: t, or the next token with a question.
 export const asked_after = (t) => asked().find((each) => each >= t) ?? asked().at(-1);
 
 function words_at(t) {
   const all = predictions(), here = all[t], of = asked_in(all), right = of.filter((each) => is_right(all[each])).length;
   if (!here) {
-    const all_of = `Asked after ${of.length} of ${tokens.length} tokens, right after ${right}; not after `;
+    const all_of = `${of.length} of ${tokens.length} tokens have a question, ${right} answered right; none after `;
     return [all_of, token_name(t), "."];
   }
   const { wanted, likeliest, loss } = here;
@@ -28,8 +28,8 @@ function words_at(t) {
     is_right(here) ? ": right" : make("b", { class: "wrong" }, ": wrong"), `, loss ${format(loss, 3)}.`].flat(2);
 }
 
-// A column for each token: as high as the wanted answer is likely, on a ground that says where it is not the likeliest.
-// The tokens stand below their columns, in as many lines as that takes.
+// A column for each token. Its height is the probability of the wanted answer; its ground shows where another answer is
+// likelier. Tokens are below their columns, on as many lines as they need.
 const left = 58, most_lines = 4;
 function strips_of(width) {
   const fit = Math.max(1, Math.floor((width - left - 8) / (longest(tokens) * 6.8 + 5)));
@@ -65,11 +65,11 @@ function strip_from(from, across, width) {
   } };
 }
 
-// What the whole page is about, in one sentence.
+// Returns the sentence for the whole page.
 function headline_at(t) {
   const { wanted, likeliest } = predictions()[t], [[said, share]] = likeliest;
-  return [`It read ${tokens.length} tokens. Asked after `, token_name(t), ", it said ", answer_name(said), ` (${percent(share)}): `,
-    is_right(predictions()[t]) ? "right." : [make("b", { class: "wrong" }, "wrong"), "; it is ", answer_name(wanted[0]), "."],
+  return [`The model read ${tokens.length} tokens. Asked after `, token_name(t), ", it said ", answer_name(said), ` (${percent(share)}): `,
+    is_right(predictions()[t]) ? "right." : [make("b", { class: "wrong" }, "wrong"), "; right is ", answer_name(wanted[0]), "."],
     single_run() === "beside" ? ` This is ${run_named("beside").label}.` : ""].flat();
 }
 

@@ -3,7 +3,7 @@ import { clamped, counted, make, once } from "./elements.js";
 import { data, two_sided } from "./data.js";
 
 // ---- Colours
-// 256 of each scale, computed by report/colours.cpp; what is written on them is black or white.
+// Returns the 256 colours of a scale, from report/colours.cpp, each with black or white for text on it.
 export function palette(scale) {
   const name = two_sided(scale) ? theme.dark ? "night" : "day" : "sequential";
   return once(`palette ${name}`, () => data.palettes[name].match(/.{6}/g).map((digits) => {
@@ -12,8 +12,8 @@ export function palette(scale) {
   }));
 }
 
-// The stop of a value; a range without extent maps to the neutral end (sequential) or middle (diverging). What is no
-// number is magenta, which no scale has.
+// Returns the colour of a value. A range without extent maps to the neutral end (sequential) or middle (diverging); NaN
+// is magenta, which no scale has.
 const no_number = { rgb: [255, 0, 200], ink: "#000" };
 export function stop_of(scale, value, [low, high]) {
   if (Number.isNaN(value)) return no_number;
@@ -21,8 +21,8 @@ export function stop_of(scale, value, [low, high]) {
   return palette(scale)[Math.round(255 * clamped(t, 0, 1))];
 }
 
-// Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm, and
-// of a signed one in the middle, with all that is four decades below the ends.
+// share_of maps a value to 0..1 between the ends, value_of_share back. Zero maps to the low end of a logarithmic scale.
+// In the middle of a signed scale are zero and all values four decades below the ends.
 export const decades = 4;
 export function share_of(scale, value, [low, high]) {
   if (scale === "logarithmic") return Math.log(Math.max(value, low) / low) / Math.log(high / low);
@@ -48,12 +48,12 @@ export function read_theme() {
 }
 
 // ---- Figures
-// A tile of 8 x 8 for each cause, as strokes: causes are told apart without their colours too.
+// A tile of 8 x 8 for each cause, as strokes: causes differ without their colours too.
 const figures = ["M0 2H8M0 6H8", "M1.5 2H2.5M5.5 6H6.5", "M2 0V8M6 0V8", "M0 0L8 8M-2 6L2 10M6 -2L10 2", "M0 4H8M4 0V8",
                  "M2 2H6V6H2Z", "M0 6L4 2L8 6", "M0 0L8 8M8 0L0 8"];
 const hatching = "M0 8L8 0M-2 2L2 -2M6 10L10 6";
 
-// Pairs that the mask hides look the same in every picture; what is not zero needs no figure.
+// Pairs that the mask hides look the same in every picture. Entries that are not zero need no figure.
 export function look_of(causes, index) {
   const { kind } = causes[index];
   if (index === 0) return { ground: theme.page, line: theme.page, figure: "" };
@@ -78,7 +78,7 @@ export function tile_of(context, { ground, line, figure, tint = 0 }) {
 
 export const masked_tile = (context) => tile_of(context, { ground: theme.masked, line: theme.hatch, figure: hatching });
 
-// A canvas whose width is divided into bands of causes: a swatch of one, or shares of many.
+// cause_bar divides a canvas into bands of causes: a swatch of one, or shares of several.
 export const one_share = (index) => Array.from({ length: index + 1 }, (_, k) => Number(k === index));
 export function cause_bar(causes, shares, width, height) {
   const ratio = devicePixelRatio || 1, canvas = make("canvas", { class: "swatch", "aria-hidden": "true",

@@ -1,4 +1,4 @@
-// A column for each model: the text of its scheme, how it learns, what it gets wrong, and its maps.
+// A column for each model: the text of its scheme, its loss curve, its wrong answers and its maps.
 import { button, clamped, counted, dress, format, make, sum_of, svg_line, svg_text } from "./elements.js";
 import { pointer, state } from "./state.js";
 import { range_of } from "./data.js";
@@ -14,15 +14,15 @@ import { pause } from "./training.js";
 export const columns = make("div", { class: "columns" });
 const built = [];
 
-// ---- Maps, of pairs here and of vectors in weights.js
-// What a click selects besides the place: `meant`.
+// ---- Maps, of pairs here and of vectors in moves.js
+// A click also sets the state in `meant`.
 export function map_of(focus, kind, meant = {}) {
   const pick = (place) => Object.entries(meant).every(([key, value]) => state[key] === value) ? choose(place)
     : update({ ...place, ...meant });
   return Object.assign(living_map(focus, pick), { kind });
 }
 
-// Painted anew where what it shows, or its room, has changed; what an edit has moved is outlined.
+// Repaints a map whose data or room has changed, and outlines the cells that an edit has moved.
 export function paint(map, learner, name, room, most = 16) {
   const { look: seen } = learner, plain = unedited(learner), ratio = devicePixelRatio || 1;
   const sheet = sheet_in(seen, name, map.kind), offset = sheet?.cells.byteOffset;
@@ -49,7 +49,7 @@ function show_none(map, words) {
   context.fillText(words, 4, 20);
 }
 
-// Round the cells whose colour an edit has moved by a twentieth of the scale or more.
+// Outlines the cells whose colour an edit has moved by a twentieth of the scale or more.
 function outline(context, { cell, left, top }, now, before) {
   const { rows, columns, scale } = now, range = range_of(now, false);
   if (before.cells.length !== now.cells.length) return;
@@ -69,7 +69,7 @@ function outline(context, { cell, left, top }, now, before) {
 }
 
 // ---- The loss over the steps, on a logarithmic axis that all models share
-// One number for every few steps, their mean in the logarithm; so long a training is still one short path.
+// Returns the mean logarithm of the loss over every few steps, so that a long training is a short path.
 function thinned(losses, most = 170) {
   const every = Math.ceil(losses.length / most) || 1;
   return counted(Math.ceil(losses.length / every)).map((k) => {
@@ -150,7 +150,7 @@ function show_facts({ facts, errors, answers, scheme, problem }, learner) {
   answers.textContent = answers_of(learner);
 }
 
-// How the model answers the sequence that the maps are of.
+// Says how the model answers the sequence of the maps.
 function answers_of({ look: seen, edits }) {
   if (!seen) return "";
   const asked = seen.run.predictions.filter(Boolean);

@@ -6,7 +6,7 @@ import { hidden_at, is_row, key_of, longest, short, value_at, word_of } from "./
 import { choose, follow_pointer, number_cell, shown } from "./frame.js";
 
 // ---- Charts
-// A picture with the scales of both axes; what is drawn into it is the caller's. `x` and `y` are [low, high].
+// Returns a picture with scales for both axes; the caller draws into it. `x` and `y` are [low, high].
 export function chart({ label, width, height, x, y, left = 70, right = 12, top = 20, bottom = 8 }) {
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   const across = (width - left - right) / (x[1] - x[0] || 1), down = (height - top - bottom) / (y[1] - y[0] || 1);
@@ -15,7 +15,7 @@ export function chart({ label, width, height, x, y, left = 70, right = 12, top =
     x_of: (value) => left + (value - x[0]) * across,
     y_of: (value) => height - bottom - (value - y[0]) * down,
     add: (...elements) => picture.append(...elements),
-    // The values under a pointer, on both scales.
+    // Returns both values under a pointer.
     at: (event) => {
       const box = picture.getBoundingClientRect(), zoom = width / box.width;
       return { x: x[0] + ((event.clientX - box.left) * zoom - left) / across,
@@ -24,14 +24,14 @@ export function chart({ label, width, height, x, y, left = 70, right = 12, top =
   };
 }
 
-// [low, high] of what is drawn, with zero, and never without extent.
+// Returns [low, high] of the values and zero, never without extent.
 export function reach_of(values) {
   const finite = Array.from(values).filter(Number.isFinite);
   const low = Math.min(0, ...finite), high = Math.max(0, ...finite);
   return high > low ? [low, high] : [low, low + 1];
 }
 
-// Lines across at the ends and at zero, where they do not touch.
+// Draws lines across at the ends and at zero, where they do not touch.
 export function grid(frame, [low, high]) {
   for (const tick of unique([low, 0, high].filter((end) => end === 0 || Math.abs(end) > 0.12 * (high - low)))) {
     const y = frame.y_of(tick);
@@ -52,7 +52,7 @@ export const dot = (frame, name, index, value, r) =>
   draw("circle", { class: name, cx: frame.x_of(index), cy: frame.y_of(value), r });
 export const point_of = (frame, index, value) => `${frame.x_of(index).toFixed(1)} ${frame.y_of(value).toFixed(1)}`;
 
-// A line, broken where there is no value, with dots that can be read one by one.
+// Draws a line, broken where there is no value, with dots that can be read one by one.
 export function trace(frame, values, name = "trace", dots = true) {
   const points = values.map((value, index) => Number.isFinite(value) ? point_of(frame, index, value) : "");
   if (dots) frame.add(...counted(values.length).filter((index) => points[index])
@@ -64,7 +64,7 @@ export function trace(frame, values, name = "trace", dots = true) {
 export const path_through = (name, points) => draw("path",
   { class: name, d: points.map((point, k) => point && `${points[k - 1] ? "L" : "M"}${point}`).join("") });
 
-// Labels as dense as they fit, indices at multiples of five.
+// Labels are as dense as they fit, indices at multiples of five.
 export function index_axis(frame, labels, count, word, from = 0) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
   const room = Math.max(26, 7.2 * String(count).length + 8);
@@ -77,7 +77,7 @@ export function index_axis(frame, labels, count, word, from = 0) {
   frame.add(svg_text("tick end", frame.left - 6, y, word));
 }
 
-// A chart over the indices of an axis; the last of a column of charts carries the axis.
+// Returns a chart over the indices of an axis; the last chart of a column carries the axis.
 export function strip({ label, values, width, last, labels, word, marks = [], height = 74, reach = reach_of(values) }) {
   const bottom = last ? labels ? 40 : 26 : 8;
   const frame = chart({ label, width, height: 20 + height + bottom, bottom, x: [-0.5, values.length - 0.5], y: reach });
@@ -88,7 +88,7 @@ export function strip({ label, values, width, last, labels, word, marks = [], he
 }
 
 // ---- The selected row of sheets that share their axes, as curves under each other
-// How many of a row's columns the mask does not hide at its end: a picture of the row ends there.
+// Returns the number of columns before a row's masked end, where a picture of the row ends.
 export function seen_columns(sheet, row) {
   let count = sheet.columns;
   while (count > 1 && hidden_at(sheet, row, count - 1)) --count;
@@ -105,7 +105,7 @@ export function row_strips(container, sheets, row, space = container.clientWidth
     (at) => Math.min(at[key], columns - 1));
 }
 
-// Charts over one axis: pointing at one shows the place in all, a click selects it.
+// Links charts over one axis: all show the place under the pointer, and a click selects it.
 export function follow_strips(frames, place_of, index_of, select = choose) {
   for (const frame of frames) {
     follow_pointer(frame.picture, (event) => place_of(Math.round(frame.at(event).x)), select);
@@ -123,7 +123,7 @@ function row_strip(sheet, row, { width, count, last }) {
     (column) => shown(values[column] ?? null));
 }
 
-// With its title, and a line at the column that is pointed at, whose value stands beside it.
+// Adds a title, and a line at the column under the pointer with the value next to it.
 export function followed(frame, title, class_of_title, words) {
   const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor }), now = draw("text", { y: 12 });
   frame.add(line, svg_text(class_of_title, frame.left, 12, title), now);
@@ -131,11 +131,11 @@ export function followed(frame, title, class_of_title, words) {
   return frame;
 }
 
-// The end of a name tells more than its start: blocks.0.attention.position.table.
+// The end of a name tells more than its start, as in blocks.0.attention.position.table.
 export const letter_width = 7.5;
 export const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
 
-// A stem to zero lets single dots be read too.
+// A stem to zero makes single dots readable.
 function stems(frame, values) {
   const zero = frame.y_of(0).toFixed(1);
   const path = values.map((value, index) =>
@@ -143,7 +143,7 @@ function stems(frame, values) {
   frame.add(draw("path", { class: "stem", d: path.join("") }));
 }
 
-// The value stands beside the line, on the side where there is room.
+// Writes the value next to the line, on the side where there is room.
 function follow_line({ frame, line, now, x, title }, text) {
   const beside_title = frame.left + 8 + letter_width * title.length;
   const before = x > frame.width * 0.75 && x - 70 > beside_title;
@@ -186,8 +186,8 @@ function bins_of(values, [low, high]) {
   return bins;
 }
 
-// How often each value occurs in a sheet, on the scale of all of them; zeros are counted apart since they would hide
-// the rest.
+// Counts how often each value occurs in a sheet, on the scale of all sheets. Zeros are counted apart, since they would
+// hide the rest.
 export function histogram(sheet, range, name, width, selected) {
   const values = Array.from(sheet.cells).filter((value, cell) => !sheet.hidden?.[cell] && Number.isFinite(value));
   const other = values.filter((value) => value !== 0), bins = bins_of(other, range), most = Math.max(1, ...bins);

@@ -1,21 +1,21 @@
-// What the page is made of: the quantities of one run and of those beside it, decoded when they are first looked at and
-// cut into sheets, which have rows and columns.
+// The data of the page: the quantities of one run and of the runs compared with it, decoded on first use and cut into
+// sheets with rows and columns.
 import { clamped, counted, forget, once } from "./elements.js";
 import { source } from "./source.js";
 import { start, state } from "./state.js";
 
-// ---- The run that is shown, and those beside it. An engine shows others later, in the same objects.
+// ---- The run that is shown, and the runs compared with it. An engine later changes these objects.
 export const data = {};
 export const besides = [];
 export const tokens = [];
 export const quantities = [];
 export const measured = [];
-let numbers = null;  // of all of these in one block; the JSON says where in it each array stands (look/page_data.h)
-// One of those beside is looked at: the chosen one, or that of a place which names another. A run is its own name too.
+let numbers = null;  // all arrays in one block; the JSON says where each is (look/page_data.h)
+// Returns the run of a name. `beside` chooses among `besides`; a place may choose another. A run returns itself.
 export const run_named = (run, { beside = state.beside } = {}) =>
   typeof run === "object" ? run : run === "beside" ? besides[beside] : data;
 
-// The numbers of one field of a layer, a parameter or a way; null where there are none. They may have their own block.
+// Returns the numbers of one field of a layer, a parameter or a path, or null. They may have their own block.
 const decoded = new WeakMap();
 export function decode(holder, field, bits = holder.bits) {
   if (holder[field] == null) return null;
@@ -27,14 +27,14 @@ const array_types = { 8: Uint8Array, 32: Float32Array, 64: Float64Array, steps: 
 function numbers_at({ at, bytes }, bits, block) {
   const Type = array_types[bits], array = new Type(block, at, bytes / Type.BYTES_PER_ELEMENT);
   if (bits !== "steps") return array;
-  const sums = array.slice();  // each is the difference to the one before
+  const sums = array.slice();  // array has differences of neighbours
   for (let k = 1; k < sums.length; ++k) sums[k] += sums[k - 1];
   return sums;
 }
 
 // ---- Quantities
-// A parameter is a quantity of one layer, or of none. Axes of size 1 say nothing; of more than three the first become
-// one, so that a selector, rows and columns remain.
+// Makes a parameter a quantity of one layer, or of none. Axes of size 1 are dropped; of more than three axes the first
+// are merged, so that a selector, rows and columns remain.
 function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
   const letters = axes.split(" ");
   const named = shape.map((size, axis) => ({ size, letter: letters[axis], own: [[axis, size]] }))
@@ -54,14 +54,14 @@ function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
   };
 }
 
-// A page as a run. Of a long text there are pools of the quantities in their place (long.js).
+// Makes a run of a page. A long text has pools in place of its quantities (long.js).
 function readable(page) {
   const run = { label: "beside", paths: [], edits: [], ...page, words: page.tokens.map(visible) };
   if (run.overview) run.quantities = run.overview.quantities;
   run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
   return run;
 }
-// Of a pass that an engine has just made.
+// Makes a run of an engine's latest pass.
 export function run_of(page, block) {
   for (const part of [...page.quantities.flatMap(({ layers }) => layers), ...page.parameters]) part.block = block;
   return readable(page);
@@ -70,16 +70,16 @@ export const letters_of = (quantity) => quantity.axes.split(" ").filter((letter)
 export const part_of = (quantity, layer) =>
   quantity.parameter ? quantity.layers[0] : quantity.layers.find((part) => part.layer === layer);
 
-// Where the state keeps the index along an axis: a token is a token, whether it asks or is asked.
+// Returns the state's key for the index along an axis. The axis t shares the key i with queries.
 export const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
-// Heads of queries share those of keys, of which there are `extent`; the state keeps the first of those that share one.
+// Query heads share key heads, of which there are `extent`; the state keeps the first query head that shares one.
 const sharing = (axis, extent) =>
   axis === "h" && extent === data.key_heads && extent < data.heads ? data.heads / extent : 1;
 export const index_along = (axis, extent, at) => Math.floor((at[key_of(axis)] ?? 0) / sharing(axis, extent));
 export const kept_along = (axis, extent, index) => ({ [key_of(axis)]: index * sharing(axis, extent) });
 export const extent_of = (quantity, layer, axis) => part_of(quantity, layer).shape[letters_of(quantity).indexOf(axis)];
 
-// The number at `at` in the engine's words: of what, and along each axis ["head=0"], of a parameter ["0=5", "1=3"].
+// Names the number at `at` in the engine's words: `of` what, `along` each axis ["head=0"] (in a parameter ["0=5", "1=3"]).
 export function words_of_place(quantity, { layer, shape }, at) {
   const { name, probe, parameter, own } = quantity, letters = letters_of(quantity);
   const along = letters.map((letter, axis) => {
@@ -100,23 +100,23 @@ const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dime
                      n: "position n", r: "row", k: "column", w: "path", u: "tap" };
 export const word_of = (axis) => axis_words[axis] ?? axis;
 
-// Those of each pair; and of some the one that tells the most: what a scheme has between 0 and 1, as gates are, else
-// what it adds in the end, else the pattern.
+// of_pairs is true of quantities of pairs. telling chooses one: a scheme's quantity between 0 and 1 (such as gates),
+// else the last that it adds, else the pattern.
 export const of_pairs = (quantity) => /^(h )?i j$/.test(letters_of(quantity).join(" "));
 export function telling(some) {
   const of_scheme = some.filter((each) => each.scheme && of_pairs(each));
   return (of_scheme.find(({ scale }) => scale === "unit") ?? of_scheme.at(-1) ?? some.find(({ name }) => name === "pattern") ?? some[0])?.name ?? "";
 }
-// Whether two quantities are the same numbers in every layer, as the logits of gates are the scores where gates compare keys.
+// True if two quantities have the same numbers in every layer, as gate logits and scores have where gates compare keys.
 export const same_numbers = (one, other) => one && other && once(["same", one.name, other.name].join(" "), () =>
   one.layers.length === other.layers.length && one.layers.every((part, k) => {
     const [a, b] = [part, other.layers[k]].map((each) => decode(each, "value") ?? []);
     return a.length > 0 && a.length === b.length && a.every((value, index) => Object.is(value, b[index]));
   }));
-export const run_shown = () => run_named(state.run);  // a difference of causes is none
+export const run_shown = () => run_named(state.run);  // causes have no difference
 
 // ---- Sheets
-// The last two axes are rows and columns, a single one is a row; `at` chooses along those before.
+// The last two axes are rows and columns, a single axis is a row; `at` chooses along the axes before.
 export function slice_of(letters, shape, at) {
   const leading = letters.slice(0, -2);
   const chosen = (axis) => clamped(index_along(leading[axis], shape[axis], at), 0, shape[axis] - 1);
@@ -125,14 +125,14 @@ export function slice_of(letters, shape, at) {
   return { offset: index * rows * columns, rows, columns, row_axis: letters.at(-2) ?? "", column_axis: letters.at(-1) };
 }
 
-// Which cells the mask hides; without causes a causal model's rule says it. null: none.
+// Returns the cells that the mask hides, by causes or else by the causal rule; or null.
 function hidden_of(run, causes, { rows, columns, row_axis, column_axis }) {
   if (causes) return Uint8Array.from(causes, (cause) => run.causes[cause].kind === "masked");
   if (!run.causal || row_axis !== "i" || column_axis !== "j" || rows !== columns) return null;
   return Uint8Array.from({ length: rows * columns }, (_, cell) => cell % columns > Math.floor(cell / columns));
 }
 
-// Smallest and largest value shown, so that a reader need not guess them from colours.
+// Returns the extremes shown, so that a reader need not guess them from colours.
 export function extremes_of(cells, hidden) {
   let low = Infinity, high = -Infinity;
   cells.forEach((value, cell) => {
@@ -143,7 +143,7 @@ export function extremes_of(cells, hidden) {
   return low <= high ? [low, high] : [0, 0];
 }
 
-// A sheet may begin at later tokens than the first, and its cells be pools of `step` tokens each way.
+// Makes a sheet. It may begin at a later token, and its cells may be pools of `step` tokens each way.
 export function sheet(fields) {
   const extremes = extremes_of(fields.cells, fields.hidden);
   return { hidden: null, causes: null, marks: [], note: "", tells: null, row_from: 0, column_from: 0, step: 1,
@@ -151,7 +151,7 @@ export function sheet(fields) {
            shared: () => extremes, ...fields, extremes, pictures: new Map() };
 }
 
-// Of a function of the row and the column, which is null where the mask hides the pair.
+// Makes a sheet from a function of row and column, which is null where the mask hides the pair.
 export function sheet_made(rows, columns, value_of, fields) {
   const values = counted(rows * columns).map((cell) => value_of(Math.floor(cell / columns), cell % columns));
   const hidden = Uint8Array.from(values, (value) => value === null);
@@ -159,7 +159,7 @@ export function sheet_made(rows, columns, value_of, fields) {
 }
 export const hidden_where_none = (cells) => Uint8Array.from(cells, Number.isNaN);
 
-// `kind` is "value" or "gradient", `run` is "this", "beside", "difference" or a run; null where that is not recorded.
+// A sheet, or null if it is not recorded. `kind`: "value" or "gradient"; `run`: "this", "beside", "difference" or a run.
 export function sheet_of(name, kind, at, run = "this") {
   const of_run = run_named(run, at), quantity = of_run.all.get(name), part = quantity && part_of(quantity, at.layer);
   if (!part || part[kind] == null) return null;
@@ -170,7 +170,7 @@ export function sheet_of(name, kind, at, run = "this") {
     run === "difference" ? difference_of(name, kind, at) : cut(of_run, quantity, part, kind, slice));
 }
 
-// What the numbers of a quantity, or of its gradient, are called and how they are coloured.
+// Returns the title, colours and marks of a quantity's numbers or of their gradient.
 export function looks_of(quantity, kind) {
   const { name, marks, scale } = quantity, looks = { name, kind, quantity };
   return kind === "value" ? { ...looks, title: name, scale, marks, tells: quantity }
@@ -201,7 +201,7 @@ function difference_of(name, kind, at) {
 
 export const difference_words = (at) => `this \u2212 ${run_named("beside", at).label}`;
 
-// Over every layer, head, channel and run, so that equal colours are equal numbers.
+// Extremes over every layer, head, channel and run: equal colours are equal numbers.
 function shared_extremes(name, kind, of_runs) {
   return once(["extremes", name, kind, of_runs].join(" "), () => span_in(of_runs, name, kind));
 }
@@ -209,7 +209,7 @@ const span_in = (of_runs, name, kind) =>
   span_of(of_runs.flatMap((run) => all_sheets(name, kind, run)).map(({ extremes }) => extremes));
 export const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 
-// Every slice of a quantity with the place it is from.
+// Returns every slice of a quantity with its place.
 export function places_of(name, run = "this", at = state) {
   const quantity = run_named(run, at).all.get(name);
   return (quantity?.layers ?? []).flatMap(({ layer, shape }) => {
@@ -225,10 +225,10 @@ function all_sheets(name, kind, run) {
     places_of(name, run, at).map((place) => sheet_of(name, kind, { ...place, ...at }, run)).filter(Boolean));
 }
 
-// "signed": gradients lie so far apart that a linear scale would show the largest alone.
+// "signed": gradients span so many decades that a linear scale would show only the largest.
 export const two_sided = (scale) => scale === "diverging" || scale === "signed";
 
-// The colours' ends: those of all sheets, or of this one. Zero stays in the middle, or at the low end.
+// Returns the ends of the colours: of all sheets, or of this sheet. Zero is in the middle, or at the low end.
 export function range_of(sheet, fit) {
   if (!fit && sheet.scale === "unit") return [0, 1];
   const [low, high] = fit ? sheet.extremes : sheet.shared(), reach = Math.max(Math.abs(low), Math.abs(high));
@@ -249,7 +249,7 @@ function picture_of(letter) {
   return known ?? (code < 32 ? String.fromCharCode(0x2400 + code) : `<${code.toString(16).padStart(4, "0")}>`);
 }
 
-// White space, control characters and marks without a letter have to be seen, and must not act.
+// Makes white space, control characters and marks without a letter visible and inactive.
 export function visible(token) {
   if (token === "") return "\u2205";
   const seen = token.replace(/ /g, "\u2423").replace(unseen, picture_of);
@@ -261,7 +261,7 @@ export const labels_of = (axis, run = data) => ["i", "j", "t"].includes(axis) ? 
 export const short = (text) => [...text].length > 10 ? [...text].slice(0, 9).join("") + "\u2026" : text;
 export const longest = (labels) => labels ? Math.max(...labels.map((label) => [...short(label)].length)) : 0;
 
-// ---- The answer to "inspect", shown from now on
+// ---- Shows the answer to "inspect"
 const replace = (list, ...now) => list.splice(0, list.length, ...now);
 export function look_at({ page, numbers: block, besides: others = [] }) {
   forget();
@@ -274,13 +274,13 @@ export function look_at({ page, numbers: block, besides: others = [] }) {
   replace(measured, ...quantities.filter((quantity) => !quantity.parameter));
   start.i = tokens.length - 1;
 }
-if (source.has_engine) {  // nothing yet, but as many layers and heads as an address may name
+if (source.has_engine) {  // no run yet, but all layers and heads that an address may name
   look_at({ page: { layers: 64, heads: 64, key_heads: 64, tokens: [], targets: [], predictions: [], quantities: [], parameters: [], causes: [],
     shares: [], schemes: [] } });
 } else {
   const answer = source.ask({ ask: "inspect" });
-  answer.catch(({ message }) => document.getElementById("look").textContent = `Nothing can be shown: ${message}. What the ` +
-    "maps show is in the tables below.");
+  answer.catch(({ message }) => document.getElementById("look").textContent = `Nothing can be shown: ${message}. The ` +
+    "maps' numbers are in the tables below.");
   look_at(await answer);
   state.i = start.i;
 }

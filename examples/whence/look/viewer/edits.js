@@ -1,4 +1,4 @@
-// View: what the gradient promised for an edit of the model against what the edit really did to the loss.
+// View: the change of the loss that the gradient predicted for each edit, against the real change.
 import {
   draw, dress, format, make, name_cell, note, right_cell, svg_line, svg_text, table_of, unique
 } from "./elements.js";
@@ -20,8 +20,8 @@ function draw_edits() {
   points.forEach((point, index) => dress(point, { onclick: () => lines[index].focus() }));
 }
 
-// Predicted and real changes lie orders of magnitude apart: both axes are logarithms on either side of 0, which is
-// where the smallest of all begins.
+// Predicted and real changes span orders of magnitude: both axes are logarithmic on either side of 0, and begin at the
+// smallest change.
 function logarithmic(values) {
   const sizes = values.map(Math.abs).filter((size) => size > 0 && Number.isFinite(size));
   const least = Math.min(...sizes), decades = 1 + Math.log10(Math.max(...sizes) / least);
@@ -30,7 +30,7 @@ function logarithmic(values) {
   return sizes.length ? { share, ticks } : { share: () => 0, ticks: [0] };
 }
 
-// On the line the gradient told the truth.
+// On the line, predicted and real are equal.
 function scatter(container, edits) {
   const { share, ticks } = logarithmic(edits.flatMap(({ predicted, real }) => [predicted, real]));
   const reach = reach_of(ticks.map(share)), width = Math.max(320, container.clientWidth);
@@ -48,7 +48,7 @@ function scatter(container, edits) {
   const taken = [];
   const points = edits.map(({ edit, predicted, real }, index) => {
     const [x, y] = [frame.x_of(share(predicted)), frame.y_of(share(real))];
-    let at = { x: x + 7, y: y + 4 };  // a number stands to the right of its point, and of other numbers there
+    let at = { x: x + 7, y: y + 4 };  // a number is to the right of its point, and of other numbers there
     while (taken.some((other) => Math.abs(other.x - at.x) < 16 && Math.abs(other.y - at.y) < 11)) {
       at = { ...at, x: at.x + 16 };
     }

@@ -1,4 +1,4 @@
-// What every file uses: small functions of lists and numbers, and elements of the page.
+// Small functions for every file: lists and numbers, and elements of the page.
 
 // ---- Lists and numbers
 export const counted = (count) => Array.from({ length: count }, (_, index) => index);
@@ -12,7 +12,7 @@ export function once(key, build) {
   return kept.get(key);
 }
 
-// What the mask hides is null in place of a number. One next to a whole number has the digits that tell them apart.
+// A masked entry is null in place of a number. A value next to a whole number gets the digits that distinguish both.
 export function format(value, digits = 4) {
   if (value === null) return "masked";
   if (value === 0 || !Number.isFinite(value)) return String(value);
@@ -26,7 +26,7 @@ export const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);
 export const norm_of = (vector) => Math.sqrt(sum_of(Array.from(vector, (value) => value * value)));
 
 // ---- Elements
-// A function of a name that begins with "on" listens; an attribute that is null is left out, and so are such children.
+// Sets attributes and appends children, except null ones. An attribute whose name begins with "on" is a listener.
 export function dress(element, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value == null) continue;
@@ -41,8 +41,8 @@ export const make = (tag, attributes = {}, ...children) => dress(document.create
 export const note = (...words) => make("p", { class: "note" }, ...words);
 export const button = (text, focus, onclick, attributes = {}) =>
   make("button", { type: "button", "data-focus": focus, onclick, ...attributes }, text);
-// A button that takes a step at once and then another every `pause` milliseconds, until `step` returns false, somebody
-// presses it again, or it is no longer on the page. It is named by what it plays.
+// A button that takes a step at once and then another every `pause` milliseconds. It stops when `step` returns false,
+// when it is pressed again, or when it has left the page. `what` names it.
 export function player(what, focus, pause, step) {
   const still = `\u25b6 ${what}`;
   let timer = 0;
@@ -69,7 +69,7 @@ export const svg_line = (name, [x1, y1], [x2, y2]) => draw("line", { class: name
 export const svg_text = (name, x, y, words) => draw("text", { class: name, x, y }, words);
 
 // ---- Tables
-// A line is a row or its cells; a heading stands as the first line's cell below it.
+// A line is a row or its cells; a heading has the class of the first line's cell below it.
 export function table_of(headings, lines, attributes = {}) {
   const rows = lines.map((line) => Array.isArray(line) ? make("tr", {}, line) : line);
   const heads = headings.map((words, k) =>
@@ -83,7 +83,7 @@ export const right_cell = (words) => make("td", { class: "n" }, words);
 export const acting_row = (focus, act, cells, attributes = {}) => make("tr",
   { tabindex: 0, "data-focus": focus, onclick: act, onkeydown: on_button_keys(act), ...attributes }, cells);
 
-// Built when it is first opened.
+// Builds the contents on opening.
 export function folded(summary, build) {
   const details = make("details", { class: "behind" }, make("summary", {}, summary));
   details.addEventListener("toggle", () => {
@@ -93,7 +93,7 @@ export function folded(summary, build) {
 }
 
 // ---- Keys
-// `move_of` says what a key stands for; keys that it does not know, or with Ctrl, Alt or Meta, are the browser's.
+// `move_of` returns the move of a key. Keys that it does not know, or with Ctrl, Alt or Meta, are left to the browser.
 export const on_keys = (move_of, act) => (event) => {
   const move = event.ctrlKey || event.altKey || event.metaKey ? undefined : move_of(event.key);
   if (move === undefined) return;
@@ -102,6 +102,6 @@ export const on_keys = (move_of, act) => (event) => {
 };
 export const on_button_keys = (act) => on_keys((key) => key === "Enter" || key === " " || undefined, () => act());
 
-// A command to be copied: broken between its words alone.
+// A command to be copied; its lines break between words only.
 export const command_code = (text) =>
   make("code", { class: "command" }, ...text.split(/(?<= )/).map((word) => make("span", {}, word)));

@@ -1,10 +1,10 @@
-// What the engine in the page, where there is one, says of edits.
+// Asks the engine in the page, if there is one, about edits.
 import { source } from "./source.js";
 
 export const has_engine = source.has_engine;
 
-// The pass with these edits, as a run, and its loss; or the engine's sentence in their place. The newest wish wins: one
-// who drags asks no more than the engine answers.
+// Calls `then` with the pass under these edits, as a run, and its loss; or with the engine's error. Only the newest
+// request waits: a drag sends no more than the engine answers.
 let wish = null, busy = false;
 export async function ask_newest(edits, then) {
   wish = { edits, then };

@@ -1,4 +1,4 @@
-// Equations as schemes register them, a line of text, become MathML: q_i.k_j / sqrt(d). What is no equation stays text.
+// Makes MathML of equations, lines of text in a scheme's registration: q_i.k_j / sqrt(d). Other text stays text.
 import { dress, make, on_button_keys } from "./elements.js";
 import { measured } from "./data.js";
 import { update } from "./frame.js";
@@ -7,7 +7,7 @@ const math = (tag, attributes = {}, ...children) =>
   dress(document.createElementNS("http://www.w3.org/1998/Math/MathML", tag), attributes, ...children);
 const row = (children) => children.length === 1 ? children[0] : math("mrow", {}, children);
 const sign = (text, attributes) => math("mo", attributes, text);
-// Signs around something, as tall as a line unless it is taller.
+// Fences are as tall as a line, or as a taller element inside.
 const fenced = (open, inner, shut, attributes = {}) => {
   const stretchy = String([inner].flat().some((each) => each.matches?.("mfrac, munder, munderover") || each.querySelector?.("mfrac, munder, munderover")));
   return math("mrow", attributes, sign(open, { form: "prefix", stretchy }), inner, sign(shut, { form: "postfix", stretchy }));
@@ -21,13 +21,13 @@ const greek = { alpha: "\u03b1", beta: "\u03b2", gamma: "\u03b3", delta: "\u03b4
 const signs = { "-": "\u2212", ".": "\u00b7", "*": "\u2299", "<=": "\u2264", ">=": "\u2265", "<-": "\u2190", "->": "\u2192" };
 const large = { sum: "\u2211", prod: "\u220f" };
 const around = { floor: "\u230a\u230b", ceil: "\u2308\u2309" };
-const applied = ["ln", "log", "exp", "tril"];  // to what stands behind it, also without parentheses
+const applied = ["ln", "log", "exp", "tril"];  // functions, also without parentheses around the argument
 const relations = ["=", "<", ">", "<=", ">=", "<-", "->"], pairs = { "(": ")", "[": "]", "{": "}" };
 const pattern = /(\s*)(?:([a-z]\w+=\w*)|(\d+(?:\.\d+)?(?:e[+-]?\d+)?)|([A-Za-z][A-Za-z0-9]*(?:_[a-z]{4}\w*)?)|(\.\.\.?|<=|>=|<-|->|\S))/g;
 const tokens_of = (text) => [...text.matchAll(pattern)].map(([, space, option, number, word, other]) =>
   ({ text: option ?? number ?? word ?? other, option, number, word, spaced: space !== "" }));
 
-// ---- Grammar: a list of sums of products of factors; throws at what it cannot read
+// ---- Grammar: a list of sums of products of factors; throws at text that it cannot read
 class Reader {
   constructor(tokens, link) {
     Object.assign(this, { tokens, link, at: 0, bars: 0, script: 0 });
@@ -40,7 +40,7 @@ class Reader {
   }
   takes(text) { return this.is(text) && Boolean(this.take(text)); }
 
-  // A word of the language; one of the equation stands at an operator, or has an index or an argument.
+  // True of a word of prose. A symbol is next to an operator, or has an index or an argument.
   is_prose({ at } = this) {
     const [before, { word }, after, behind] = [at - 1, at, at + 1, at + 2].map((place) => this.tokens[place] ?? {});
     if (!word || word.length === 1 || /[A-Z0-9_]/.test(word) || word in greek || word in large) return false;
@@ -91,7 +91,7 @@ class Reader {
     } while (this.is("+") || this.is("-"));
     return all;
   }
-  // A fraction where a stroke has spaces around it: all of the product before it over the factor behind.
+  // Reads a fraction at a stroke with spaces around it: the whole product before it over the factor after it.
   product() {
     let all = [this.factor()];
     for (;;) {
@@ -111,7 +111,7 @@ class Reader {
       below = [];
       above = [];
     };
-    if (base.localName === "msub") [base, below] = [base.firstChild, [base.lastChild]];  // W1, with an index behind it
+    if (base.localName === "msub") [base, below] = [base.firstChild, [base.lastChild]];  // W1, with an index after it
     for (;;) {
       if (this.is("_")) below.push(this.scripted());
       else if (this.is("^")) above.push(this.scripted());
@@ -186,14 +186,14 @@ class Reader {
   }
 }
 
-// Without the parentheses that a stroke or a root make needless.
+// Drops the parentheses that a stroke or a root makes needless.
 const bare = (element) => element.getAttribute("class") === "parentheses" ? element.children[1] : element;
 const linked = (element, quantity) => !quantity ? element : dress(element, { class: "symbol", role: "link", tabindex: 0,
   "aria-label": `${element.textContent}: ${quantity}`, ...acts(() => update({ view: "quantities", show: "one", quantity })) });
 const acts = (act) => ({ onclick: act, onkeydown: on_button_keys(act) });
 
-// The quantity that a symbol stands for: the one whose equation begins with it, or that has its name. With another kind
-// of index it is another: `x_ij` is no `x_t`, and `P[t]` no `P_ij`; only a capital may go without.
+// meaning_of returns the quantity of a symbol: its equation begins with the symbol, or it has that name. The kind of
+// index must match: `x_ij` is no `x_t`, and `P[t]` no `P_ij`; only a capital may have none.
 const meant = new Map(measured.flatMap(({ name, equation }) => {
   const [, symbol, below, index] = /^([A-Za-z]+)(?:_([a-z]+)|([[(])[^\])]*[\])])*\s*(?:=|,|$| {2}\()/.exec(equation ?? "") ?? [];
   const is_symbol = symbol && (symbol.length === 1 || symbol in greek);
@@ -204,7 +204,7 @@ function meaning_of(word, index) {
   return known === index || word < "a" && !index ? name : null;
 }
 
-// A line of elements, each a piece of the equation, between which it breaks; a citation in parentheses stands behind it.
+// Returns an equation as a line that breaks between its pieces, with a citation in parentheses at the end.
 export function equation(text, { links = true } = {}) {
   const [, body, source = ""] = /^(.*?)(?: {2}(\(.*\)))?$/.exec(text), line = make("span", { class: "equation", title: text });
   try {

@@ -1,5 +1,5 @@
-// View: the step as a graph of named places, from the input to the loss: what gradient came by, where, and, as a film,
-// in which order.
+// View: the step as a graph of named places, from the input to the loss: the gradient that reached each, and, as a
+// film, the order.
 import {
   button, draw, dress, folded, make, name_cell, note, on_keys, player, right_cell, svg_text, table_of
 } from "./elements.js";
@@ -8,7 +8,7 @@ import { data, run_shown } from "./data.js";
 import { number_cell, reading, readout, show_cursor, shown, stage, write_address } from "./frame.js";
 import { box, draw_flows, draw_place, graph_shown, layout, pictured, place_title } from "./graph.js";
 
-// One frame for each place, as backward comes by; -1 is the whole. It never starts by itself.
+// One frame per place, in the order of backward; -1 is the whole. The film never starts by itself.
 const film = { player: null, picture: null, pointed: null };
 const frames_of = ({ places }) =>
   places.filter(({ path }) => path).sort((one, other) => one.order - other.order);
@@ -65,7 +65,7 @@ function graph_tables({ nodes, edges }) {
   return dress(folded("as tables", () => [
     table_of(["order", "place", "kind", "layer", "norm of the gradient"],
       [...nodes].sort((one, other) => one.order - other.order).map(node_line), { class: "nodes" }),
-    table_of(["from", "to", "norm of what came"],
+    table_of(["from", "to", "norm of its gradient"],
       edges.map(({ from, to, norm }) => [code_cell(from), code_cell(to), number_cell(norm)]), { class: "edges-table" }),
   ]), { class: "behind graph-tables" });
 }
@@ -78,9 +78,9 @@ function draw_graph() {
     "aria-label": "graph of the step; left and right step through the order of backward, Escape shows the whole" });
   film.picture = graph && pictured(graph);
   if (!graph) return stage.append(note(`No graph recorded for ${run_shown().label}.`));
-  stage.append(film_bar(), container, note("Left is the input, right the loss: the gradient " +
-    "flows from right to left and upwards. Widths follow the logarithm of its norm. Norms of what is folded together " +
-    "are the root of the sum of squares. Dashed and red: no path, the loss does not depend on it or it is frozen. " +
+  stage.append(film_bar(), container, note("The input is left, the loss right: the gradient " +
+    "flows from right to left and upwards. Widths follow the logarithm of its norm. Norms of folded places are the root " +
+    "of the sum of squares. Dashed red places have no path: the loss does not depend on them, or they are frozen. " +
     "Arrow keys in the picture step through the film, Escape shows the whole."),
     graph_tables(graph));
   const { titles, width, least, height } = layout(film.picture, container.clientWidth);
@@ -121,7 +121,7 @@ function graph_readout() {
 
 export const graph_view = {
   key: "graph", title: "Graph", wants: () => Boolean(data.graph),
-  hint: "Look for a thin edge where a wide one was before it: there the gradient is lost on its way.",
+  hint: "Look for a thin edge after a wide edge: there the gradient is lost on its way.",
   controls: () => ["layers", "flows"], without: ["beside"],
   readout: graph_readout,
   draw: draw_graph,

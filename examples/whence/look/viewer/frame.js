@@ -1,4 +1,4 @@
-// Around every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
+// The frame of every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
 import {
   button, clamped, counted, dress, format, make, name_cell, note, on_keys, player, right_cell, table_of, token_text, unique
 } from "./elements.js";
@@ -6,7 +6,7 @@ import { followers, pointer, redrawn, start, state } from "./state.js";
 import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
 import { read_theme } from "./colour.js";
 
-// A token's text comes from anywhere: it is isolated from the direction of its neighbours.
+// A token may have any writing direction, so its text is isolated from its neighbours.
 export const token_name = (index) =>
   make("span", { class: "name" }, `${index} \u2018`, token_text(token_at(index)), "\u2019");
 
@@ -22,28 +22,28 @@ export const current_quantity = () => data.all.get(state.quantity);
 export const place_words = (quantity = current_quantity()) => `layer ${state.layer}` +
   (!quantity || has_heads(quantity) ? `, head ${state.head}${key_head_words()}` : "") +
   (quantity && has_channels(quantity) ? `, channel ${state.c}` : "") + run_words();
-// A difference says in its title what it is of.
+// The title of a difference names its runs already.
 export const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";
-// Several runs beside one are steps of its training, the last of them its end.
+// Several compared runs are steps of this run's training, the last of them its end.
 const end_words = () => besides.length > 1 ? "end of training" : data.label;
 const loss_of = (run) => Number(run.facts.find(([name]) => name === "loss")[1]);
-// The step at which the loss has fallen the most since the step before: there gradients are alive, at the end hardly any.
+// The step with the largest fall of the loss since the one before: gradients are alive there, and hardly any at the end.
 export const steepest = besides.slice(0, -1).map((run, k) => (k ? loss_of(besides[k - 1]) : loss_of(run)) - loss_of(run))
   .reduce((best, fall, k, falls) => best < 0 || fall > falls[best] ? k : best, -1);
-// Where a difference is none, it is this run that is shown.
+// Parts without differences show this run instead.
 export const single_run = () => state.run === "beside" ? "beside" : "this";
 
 export const facts_table = (heading, words, facts, attributes) => table_of([heading, words],
   facts.map(([name, value]) => [name_cell(name), number_cell(value)]), attributes);
-// Whether two numbers that should be one are.
+// Says whether two numbers are equal.
 export const check_line = (equal, verdict, words, title = null) => make("p", { class: "check", "data-equal": equal },
   make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
 
 // ---- Controls
-// Where c is a row or a column and no selector, it stays as the cursor has it.
+// Offers only the cursor's c if c is a row or a column and has no selector.
 const channels_offered = (quantity) =>
   quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
-// An option is its value, or that and its words.
+// An option is its value, or [value, words].
 export const controls = {};
 add_controls({
   layer: { text: "layer", options: () => counted(data.layers) },
@@ -78,8 +78,8 @@ function input_of(key, { options, check, low, high, most }, change) {
   return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
 }
 
-// Views add what is theirs alone. A control says in words what its number stands for, and may change another; a slider
-// with `play` can move by itself, from its start where it is at its end.
+// Adds a view's own controls. `words` describes a control's number, `then` may change another control. A slider with
+// `play` can move by itself, from its start if it is at its end.
 export function add_controls(added) {
   for (const [key, control] of Object.entries(added)) {
     const { low, high, then } = control, change = (value) => update({ [key]: value, ...then?.() });
@@ -98,8 +98,8 @@ const types = { number: Number, boolean: (word) => word === "true", string: Stri
 const of_type = (key, text) => types[typeof start[key]](text);
 const used = (key) => everywhere.includes(key) && !current_view().without?.includes(key) || current_view().controls().includes(key);
 
-// Shows the controls of the view. A state that they do not offer, from an old address or another view, gives way; so
-// does a quantity that nobody chose.
+// Shows the controls of the view. A value that they do not offer, from an old address or another view, is replaced; so
+// is a quantity that nobody chose.
 let opened = "";
 function settle() {
   if (used("quantity") && ["", opened].includes(state.quantity)) state.quantity = opened = current_view().opens_on();
@@ -119,8 +119,8 @@ function settle() {
 }
 
 // ---- Address
-// It keeps what is shown, so that a view can be reloaded and sent: look.html#view=why&layer=1&head=2
-export const told_besides = [];  // functions that return more of it, as [key, value]
+// The address keeps what is shown, so that a view can be reloaded and sent: look.html#view=why&layer=1&head=2
+export const told_besides = [];  // functions that return more of its [key, value] pairs
 export function read_address(told = location.hash.slice(1)) {
   for (const [key, text] of new URLSearchParams(told)) {
     if (!Object.hasOwn(start, key)) continue;
@@ -138,20 +138,20 @@ export function write_address() {
   const always = ["view", "layer", "head", "quantity", "i", "j"];
   const told = Object.entries(state).filter(([key, value]) => always.includes(key) || value !== start[key]);
   told.push(...told_besides.flatMap((more) => more()));
-  // some viewers forbid it for local files; nothing depends on it
+  // some viewers forbid this for local files, and nothing needs it
   try { history.replaceState(null, "", "#" + new URLSearchParams(told)); } catch { /* the address stays */ }
 }
 
 // ---- Skeleton
 export const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelledby": "", tabindex: -1 });
 export const readout = make("div", { id: "readout", role: "status" });
-export const above = make("div", { id: "answers" });  // what stands above every view, by drawn_above
+export const above = make("div", { id: "answers" });  // shown above every view, by drawn_above
 export const drawn_above = [];
 const hint = make("p", { class: "hint" }), keys = note();
-const own = make("div");  // what a view has in the bar of its own
+const own = make("div");  // a view's own part of the bar
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
 export const offered = [];  // all views
-export const views = [];  // those that the run has something for
+export const views = [];  // views for which the run has data
 const themes = ["auto", "light", "dark"];
 const theme_input = make("select", { "data-key": "theme", onchange: ({ target }) => update({ theme: target.value }) },
   ...themes.map((name) => make("option", { value: name }, name)));
@@ -200,18 +200,18 @@ function set_hover(place) {
   const { hover } = pointer;
   if (place ? hover && Object.entries(place).every(([key, index]) => hover[key] === index) : !hover) return;
   pointer.hover = place;
-  readout.setAttribute("aria-live", "off");  // a pointer would flood a screen reader; keys and clicks do announce
+  readout.setAttribute("aria-live", "off");  // a pointer would flood a screen reader; keys and clicks are announced
   show_cursor();
 }
 
-// Pointing at an element reads the place that `place_at` makes of the event, if it is one; a click selects it.
+// On hover shows the place that `place_at` makes of the event, if any; on click selects it.
 export const follow_pointer = (element, place_at, select = choose) => dress(element, {
   onpointermove: (event) => set_hover(place_at(event)),
   onpointerleave: () => set_hover(null),
   onclick: (event) => place_at(event) && select(place_at(event)),
 });
 
-// A head or a channel as a row of a map: what is shown changes with it.
+// Selects a place. A head or a channel changes the picture too.
 export function choose(place) {
   pointer.hover = null;
   if ("head" in place || "c" in place) return update(place);
@@ -236,7 +236,7 @@ function show_theme() {
   read_theme();
 }
 
-// What a view needs before it is drawn, where that is not there yet: a promise.
+// `of_view` returns a promise of data that a view lacks, or null.
 export const missing = { of_view: () => null };
 export function update(change = {}) {
   Object.assign(state, change);
@@ -263,8 +263,8 @@ export function update(change = {}) {
   write_address();
 }
 
-// What a view shows of the selected cell: drawn now, and again whenever another is selected. `draw_part` returns what
-// follows the cursor within it, or nothing.
+// Draws a part of a view for the selected cell, now and whenever another is selected. `draw_part` returns a function
+// that follows the cursor within it, or nothing.
 export function of_selection(draw_part) {
   let follow = draw_part();
   redrawn.push(() => follow = draw_part());

@@ -1,4 +1,4 @@
-// Part of the view "graph": the step's graph as a picture, folded where it is much.
+// Part of the view "graph": the step's graph as a picture, folded where it is large.
 import { clamped, counted, draw, norm_of, on_button_keys, sum_of, svg_text } from "./elements.js";
 import { state } from "./state.js";
 import { data, run_shown } from "./data.js";
@@ -10,8 +10,8 @@ export const graph_shown = () => run_shown().graph ?? null;
 const layer_key = (layer) => layer === null ? "-" : String(layer);
 const unfolded = () => state.unfolded.split(" ").filter(Boolean);
 
-// What a node is drawn as: itself, its module's parameters or those of its layer, or the layer that is not looked at.
-// Boxes have their columns and lanes from look/graph.cpp.
+// Returns a node's place in the picture: itself, its module's parameters or those of its layer, or its layer if another
+// is looked at. Columns and lanes are from look/graph.cpp.
 function drawn_as({ box, group, layer }, boxes) {
   const key = layer_key(layer);
   if (layer !== null && state.layers !== "all" && state.layers !== key) {
@@ -21,7 +21,7 @@ function drawn_as({ box, group, layer }, boxes) {
   return place.kind === "parameter" ? { ...place, toggles: key } : { ...place };
 }
 
-// Norms of what is folded together are the root of the sum of their squares.
+// The norm of folded nodes is the root of the sum of squares.
 export function pictured(graph) {
   const places = new Map(), at = new Map(), edges = new Map();
   for (const node of graph.nodes) {
@@ -46,20 +46,20 @@ export function pictured(graph) {
            edges: [...edges.values()].map((edge) => ({ ...edge, norm: norm_of(edge.norms) })) };
 }
 
-// ---- Where on the picture
+// ---- Places in the picture
 export const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
-const letters = 7.3;  // the width of one, in the bold of a name
-// As wide as its name and its norm need.
+const letters = 7.3;  // the width of a letter in bold
+// Returns the width for a name and a norm.
 const wanted_width = ({ name, path, norm }) =>
   clamped(16 + letters * Math.max(name.length, path ? shown(norm).length : 7), 70, 190);
 const is_leaf = ({ kind }) => kind === "parameter";
 
-// Rows are layers, first what belongs to none, last the loss; returns their titles and the size of all.
+// Rows are layers, first nodes of no layer, last the loss. Returns their titles and the size of all.
 export function layout({ places }, space) {
   const columns = counted(1 + Math.max(...places.map(({ column }) => column)));
   const wanted = columns.map((k) => Math.max(70, ...places.filter(({ column }) => column === k).map(wanted_width)));
   const room = space - 2 * box.left - box.gap * (columns.length - 1), share = clamped(room / sum_of(wanted), 0, 1);
-  // where names would be cut to nothing, the picture scrolls
+  // the picture scrolls where names would be cut to nothing
   const widths = share < 0.6 ? wanted : wanted.map((each) => Math.max(70, each * share)), needed = sum_of(widths);
   const step = box.gap + Math.max(0, room - needed) / Math.max(1, columns.length - 1);
   const least = needed + 2 * box.left + box.gap * (columns.length - 1), width = Math.max(space, least);
@@ -81,7 +81,7 @@ export function layout({ places }, space) {
   return { titles, width, least, height: top };
 }
 
-// Sideways within a layer, up and down between layers and from parameters.
+// Edges go sideways within a layer, up and down between layers and from parameters.
 function edge_path({ from, to }, places) {
   const middle = box.height / 2, { wide } = to;
   if (from.layer === to.layer && !is_leaf(from) && !is_leaf(to) && to.x < from.x) {
@@ -97,7 +97,7 @@ function edge_path({ from, to }, places) {
 
 export function draw_flows({ edges, places }, point) {
   const logs = edges.filter(({ norm }) => norm > 0).map(({ norm }) => Math.log(norm));
-  // what is next to nothing must not make all else look alike
+  // tiny norms must not make all others look alike
   const high = Math.max(...logs), low = Math.max(Math.min(...logs), high - Math.log(1e5));
   return edges.map((edge) => {
     const share = edge.norm > 0 ? Math.max(0, (Math.log(edge.norm) - low) / (high - low || 1)) : -0.1;

@@ -1,4 +1,4 @@
-// View: what a positional scheme adds to one query's logits, for all heads, beside the scores and the logits.
+// View: what a positional scheme adds to one query's logits, for all heads, next to the scores and the logits.
 import {
   clamped, counted, draw, dress, format, make, name_cell, note, on_keys, svg_line, svg_text, table_of
 } from "./elements.js";
@@ -11,12 +11,12 @@ import { draw_network, draw_sum, networks } from "./network.js";
 
 const heads_quantities = () =>
   measured.filter((quantity) => quantity.scheme && letters_of(quantity).join(" ") === "h i j");
-// The chosen one, and the scores before it and the logits after it where they are others.
+// The chosen quantity, then the scores and the logits where these are other numbers.
 const drawn_names = () => [state.quantity, "scores", "logits"].filter((name, k, names) =>
   !names.slice(0, k).some((other) => name === other || same_numbers(data.all.get(other), data.all.get(name))));
 
 // ---- The row of query i for all heads
-// Rows are heads, columns keys: the row of query i of each head's map.
+// Rows are heads, columns keys: row i of each head's map.
 function heads_sheet(name) {
   const of_head = (head) => sheet_of(name, "value", { ...state, head }, state.run);
   const sheets = run_shown().all.has(name) ? counted(run_shown().heads).map(of_head) : [];
@@ -26,14 +26,14 @@ function heads_sheet(name) {
     { row_axis: "h", column_axis: "j", name, title, scale });
 }
 
-// Where key j stands on the axis, at its index, or at its distance from the query; and which key stands at j.
+// Returns the place of key j on the axis, its index or its distance from the query, or the key at place j.
 const heads_place = (j) => state.over === "distance" ? state.i - j : j;
 function heads_points(sheet, head) {
   const points = counted(sheet.columns).map((j) => ({ x: heads_place(j), y: value_at(sheet, head, j) }));
   return points.filter(({ y }) => Number.isFinite(y)).sort((one, other) => one.x - other.x);
 }
 
-// The axis ends where every head's keys are masked: behind the query.
+// The axis ends at the last key that some head sees.
 const last_key = (sheet) => counted(sheet.columns).findLast((j) => counted(sheet.rows).some((head) => value_at(sheet, head, j) !== null)) ?? 0;
 
 const line_height = 15;
@@ -64,17 +64,17 @@ function heads_axis(frame, sheet, [low, high], by_key) {
   frame.add(svg_text("tick end", frame.left - 6, frame.floor + 16, "i \u2212 j"));
 }
 
-// Dashes tell heads apart without their colours; there are seven colours and six dashes, so that pairs repeat late.
+// Dashes distinguish heads without colours; pairs of seven colours and six dashes repeat only after 42 heads.
 const head_look = (head) => `curve c${head % 7} d${head % 6}${head === state.head ? " chosen" : ""}`;
 function heads_curve(frame, points, head) {
   const path = points.map(({ x, y }, k) =>
     `${k && points[k - 1].x === x - 1 ? "L" : "M"}${point_of(frame, x, y)}`);
   frame.add(draw("path", { class: head_look(head), d: path.join("") }));
-  // a single point is no line
+  // one point draws no line
   if (points.length === 1) frame.add(dot(frame, `dot c${head % 7}`, points[0].x, points[0].y, 3));
 }
 
-// At the end of its curve each head has a sample of its dashes and its last value; labels are moved apart.
+// A sample of the head's dashes and its last value end its curve; labels are moved apart.
 function heads_labels(frame, curves) {
   const ends = curves.map((points, head) => ({ head, end: points.at(-1) })).filter(({ end }) => end);
   const labels = ends.map(({ head, end }) => ({ head, end, y: frame.y_of(end.y) })).sort((a, b) => a.y - b.y);
@@ -103,7 +103,7 @@ function draw_curves(container, sheets) {
     ({ j }) => Math.min(j, last));
 }
 
-// Left and right move the key as the axis has it, up and down the query.
+// Left and right move the key along the axis, up and down the query.
 const moves = { ArrowLeft: ["j", -1], ArrowRight: ["j", 1], ArrowUp: ["i", -1], ArrowDown: ["i", 1] };
 const press_heads = on_keys((key) => document.activeElement.closest("details") ? undefined : moves[key],
   ([axis, by]) => {
@@ -128,7 +128,7 @@ function draw_heads() {
     const sheets = names.map(heads_sheet).filter(Boolean);
     title.replaceChildren("All heads of query ", token_name(state.i), `, layer ${state.layer}${run_words()}`);
     told.textContent = sheets.length && sheets[0].name === state.quantity
-      ? "What is added, beside the scores before it and the logits after all is added. Arrow keys: left and right " +
+      ? "The addition, next to the scores before it and the logits after all additions. Arrow keys: left and right " +
         "move the key, up and down the query." : `Not recorded for ${place_words()}.`;
     if (!sheets.length) return curves.replaceChildren();
     table.replaceChildren(heads_table(sheets));

@@ -1,5 +1,5 @@
-// The knob of the scheme at the story's pair, a gate or a slope. When the page was written the engine computed the pass
-// at eleven values of it, and a slider goes through them.
+// The scheme's knob, a gate or a slope, at the story's pair. The engine computed the pass at eleven values of it when
+// the page was written; a slider goes through them.
 import {
   button, clamped, command_code, counted, draw, format, make, name_cell, note, right_cell, svg_line, svg_text, table_of,
   unique
@@ -15,7 +15,7 @@ const keys = ["layer", "head", "i", "j"];
 export const at_knob = () => state.run === "this" && keys.every((key) => state[key] === knob()?.[key]);
 export const to_knob = () => ({ run: "this", ...Object.fromEntries(keys.map((key) => [key, knob()[key]])) });
 
-// ---- The stop that is shown; none: the numbers of the model itself
+// ---- The stop that is shown, or null for the model's own numbers
 let chosen = null;
 export const stop_shown = () => knob()?.stops[chosen] ?? null;
 const own_number = ({ change, value }) => ({ "+=": 0, "*=": 1 })[change] ?? value ?? 0.5;
@@ -28,7 +28,7 @@ const name_of = ({ at }) => at.split(" ")[0].replace(/^blocks\.\d+\.(attention\.
 const number_words = ({ number }) =>
   `${name_of(knob())} ${{ "=": "=", "+=": number < 0 ? "\u2212" : "+", "*=": "\u00d7" }[knob().change]} ` +
   `${knob().change === "+=" ? Math.abs(number) : number}`;
-// What is moved, as words: of the pair, or of what an edit names without one.
+// Says what is moved: the pair's number, or the place that an edit names.
 const moved_words = ({ at, change, value }) => [make("code", {}, at), {
   "=": value == null ? ": set to each tenth from 0 to 1" : `: ${format(value)} in this model, set to each tenth from 0 to 1`,
   "*=": ": scaled by 0 to 2; times 1 is this model",
@@ -36,7 +36,7 @@ const moved_words = ({ at, change, value }) => [make("code", {}, at), {
 
 // ---- Rows of the pair's query
 const sheet_here = (name) => sheet_of(name, "value", knob(), "this");
-// As many keys as the query sees in any of them.
+// Returns the most keys that the query sees.
 const keys_seen = () =>
   Math.max(...knob().stops[0].rows.map(({ probe }) => seen_columns(sheet_here(probe), knob().i)));
 function row_at(stop, name) {
@@ -47,7 +47,7 @@ function row_at(stop, name) {
 }
 export const rows_at = (names) => Object.fromEntries(names.map((name) => [name, row_at(stop_shown(), name)]));
 
-// The numbers of now and, where one is another, a dash at the height of those of the model itself.
+// Draws current numbers, with a dash at the model's own number wherever the two differ.
 export function moved_strip({ title, now, own, marks = [], query, key, width, last, shape, reach = reach_of([...now, ...own]) }) {
   const label = `${title} of query ${query}: ${now.map(shown).join(" ")}`;
   const frame = strip({ label, values: now, width, last, labels: tokens, word: word_of("j"), marks, reach });
@@ -77,7 +77,7 @@ export const columns = (name) => (frame, values) => {
   });
 };
 
-// The staircase of positions: where each step is as high as a key's gate.
+// Draws the staircase of positions: each step is as high as a key's gate.
 export function steps(frame, values) {
   const half = (frame.x_of(1) - frame.x_of(0)) / 2;
   const path = values.map((value, j) => {
@@ -104,15 +104,15 @@ function draw_rows(container, width) {
   }));
 }
 
-// ---- Change of the loss over the stops: what it really is, and what the gradient says
+// ---- Change of the loss over the stops: the real one, and the gradient's prediction
 function draw_losses(container, width, act) {
   const { stops } = knob(), real = stops.map((each) => each.real);
   const told = stops[0].predicted === null ? [] : stops.map(({ predicted }) => predicted);
-  // A straight line may run far beyond what happens: it is cut where it leaves the picture.
+  // A straight line may run far beyond the real changes: it is cut at the picture's edge.
   const [least, most] = reach_of(real), room = most - least, inside = told.filter((each) => each > least - room && each < most + room);
   const reach = reach_of([...real, ...inside]), ends = [stops[0].number, stops.at(-1).number];
   const label = `change of the loss at eleven values, real: ${real.map((each) => format(each, 3)).join(" ")}; ` +
-    `foretold by the gradient: ${told.map((each) => format(each, 3)).join(" ") || "none"}`;
+    `predicted by the gradient: ${told.map((each) => format(each, 3)).join(" ") || "none"}`;
   const frame = chart({ label, width, height: 190, right: 96, bottom: 26, x: ends, y: reach });
   grid(frame, reach);
   for (const { number } of stops.filter((_, k) => k % 5 === 0)) {
@@ -145,10 +145,10 @@ function draw_losses(container, width, act) {
 // ---- The answer, before and now
 function answers_table() {
   const own = predictions("this")[knob().asked], now = stop_shown()?.prediction ?? own;
-  if (!own) return note("Nothing is asked after this query.");
+  if (!own) return note("No question follows this query.");
   const names = unique([own, now].flatMap(({ wanted, likeliest }) => [wanted, ...likeliest]).map(([text]) => text)).slice(0, 4);
   const share = ({ wanted, likeliest }, name) => [wanted, ...likeliest].find(([text]) => text === name)?.[1] ?? null;
-  const words = (value) => right_cell(value === null ? "less than those" : percent(value));
+  const words = (value) => right_cell(value === null ? "below these" : percent(value));
   const bar = (before, value) => make("td", {}, draw("svg", { class: "answer-bar", width: 164, height: 16, "aria-hidden": "true" },
     draw("rect", { class: "share", x: 1, y: 3, height: 10, width: 160 * (value ?? 0) }),
     draw("rect", { class: "own", x: 1, y: 0.5, height: 15, width: Math.max(1, 160 * (before ?? 0)) })));
@@ -165,10 +165,10 @@ function words_of(stop) {
   const said = !prediction || !own ? [] : ["After ", token_name(knob().asked), " it answers ", answer_name(prediction.likeliest[0][0]),
     ` (${percent(prediction.likeliest[0][1])}), `, is_right(prediction) ? "right. " : make("b", { class: "wrong" }, "wrong. ")];
   return ["The loss is ", make("b", {}, shown(loss)), `: ${signed(real)}`,
-    predicted === null ? ". " : `, where the gradient foretold ${signed(predicted)}. `, said];
+    predicted === null ? ". " : `, and the gradient predicted ${signed(predicted)}. `, said];
 }
 
-// ---- All of it: a slider, what follows in words, and the pictures, which the loupe leaves to its own
+// ---- The whole knob: a slider, what follows in words, and pictures; the loupe draws the rows itself
 export function draw_knob({ words, pictures, with_rows = true, then = () => {} }) {
   const { stops } = knob(), last = stops.length - 1;
   const output = make("output"), follows = make("p", { class: "moved", role: "status" }), code = make("p");
@@ -191,7 +191,7 @@ export function draw_knob({ words, pictures, with_rows = true, then = () => {} }
     slider.setAttribute("aria-valuetext", output.textContent);
     reset.disabled = !stop;
     follows.replaceChildren(...words_of(stop).flat());
-    code.replaceChildren(...stop ? [note("The same by the command:"), command_code(`${data.command} --edit "${stop.edit}"`)] : []);
+    code.replaceChildren(...stop ? [note("The command for it:"), command_code(`${data.command} --edit "${stop.edit}"`)] : []);
     if (with_rows) draw_rows(rows, width());
     draw_losses(losses, Math.min(460, width()), move);
     answers.replaceChildren(answers_table());

@@ -1,5 +1,5 @@
-// View: lessons of the run's scheme, each at a place of the pass that is shown. What a lesson claims is of models of its
-// own, which the playground trains; here stands what this run has there, and what comes of the lesson's edits.
+// View: lessons of the run's scheme, each at a place of the pass that is shown. A lesson's claims hold for its own
+// models, which the playground trains; this view has the run's numbers there, and the effect of the lesson's edits.
 import { button, clamped, command_code, make, note } from "./elements.js";
 import { state } from "./state.js";
 import { data, sheet_of, tokens } from "./data.js";
@@ -10,7 +10,7 @@ import { cause_text, text_at } from "./map.js";
 export const lessons = json_in("lessons") ?? [];
 export const lesson_of = (key) => lessons.find((each) => each.key === key);
 
-// ---- Of which runs: those of the same scheme, whose options are the lesson's wherever the lesson names one
+// ---- Lessons of a run: of the same scheme, with the options that the lesson names
 const parts_of = (scheme) => {
   const [, name, options = ""] = /^(\w+)(?:\((.*)\))?$/.exec(scheme) ?? ["", scheme];
   return [name, options.split(/, */).filter(Boolean)];
@@ -19,16 +19,16 @@ function tells_of({ models: [{ scheme }] }, run) {
   const [name, options] = parts_of(scheme), [own, has] = parts_of(run.scheme ?? "");
   return name === own && options.every((option) => has.includes(option));
 }
-// Where models are begun, the playground has all of them.
+// A playground that begins models has all lessons itself.
 const lessons_here = () => data.overview || (source.has_engine && !embedded_run) ? [] : lessons.filter((lesson) => tells_of(lesson, data));
 
-// Its place, or the nearest that this run has.
+// Returns its place, or the nearest in this run.
 function place_of_lesson({ show: { layer = 0, head = 0, i, j } }) {
   const last = tokens.length - 1;
   return { layer: clamped(layer, 0, data.layers - 1), head: clamped(head, 0, data.heads - 1), i: clamped(i, 0, last),
     j: clamped(j, 0, last) };
 }
-// The engine would refuse an edit of what this run has not.
+// Returns what the edits name and this run lacks.
 function lacking({ edits }) {
   const most = { layer: data.layers, head: data.heads, i: tokens.length, j: tokens.length };
   const named = edits.flatMap((edit) => [...edit.matchAll(/\b(layer|head|i|j)=(?:\d+\.\.)?(\d+)/g)]);
@@ -36,25 +36,25 @@ function lacking({ edits }) {
 }
 
 // ---- One lesson
-const learned = ({ models: [{ scheme, ...sizes }], steps }) => `The lesson is told of ${scheme}, ` +
+const learned = ({ models: [{ scheme, ...sizes }], steps }) => `The lesson's model is ${scheme}, ` +
   (steps ? `trained on flip-flop for ${steps} steps` : "before its first step") +
   Object.entries(sizes).map(([name, value]) => `, ${name.replace("_", " ")} ${value}`).join("") +
-  "; in the playground it is trained while one looks.";
+  "; the playground trains it while you look.";
 
 function numbers_here(lesson) {
   const { quantity } = lesson.show, at = { ...state, ...place_of_lesson(lesson) };
   const sheets = ["value", "gradient"].map((kind) => sheet_of(quantity, kind, at, single_run()));
   const cause = sheets[0]?.causes ? cause_text(sheets[0], at) : "";
-  return [`In this run ${quantity} of layer ${at.layer}, head ${at.head}, at the query `, token_name(at.i), " and the key ",
-    token_name(at.j), " is ", make("b", {}, sheets[0] ? text_at(sheets[0], at) : "not there"), ", its gradient ",
+  return [`In this run ${quantity} of layer ${at.layer}, head ${at.head}, at query `, token_name(at.i), " and key ",
+    token_name(at.j), " is ", make("b", {}, sheets[0] ? text_at(sheets[0], at) : "not there"), ", its gradient is ",
     make("b", {}, sheets[1] ? text_at(sheets[1], at) : "none"), cause && cause !== "lives" ? ` (${cause}). ` : ". "];
 }
 
-const outcome = { key: "", words: "" };  // of the lesson whose edits are in force, as the engine tells it
+const outcome = { key: "", words: "" };  // the lesson whose edits are in force, and the engine's words on it
 function try_it(lesson) {
   const without = lacking(lesson), command = command_code(`${data.command} --edit "${lesson.edits.join("; ")}"`);
-  if (without.length) return [note(`This run is too small for its edit: it has no ${without.join(", no ")}.`)];
-  if (!source.put_edits) return [note("What comes of it, the engine says:"), command];
+  if (without.length) return [note(`This run is too small for this edit: it has no ${without.join(", no ")}.`)];
+  if (!source.put_edits) return [note("This command prints its effect:"), command];
   const put = (key, edits) => async () => {
     Object.assign(outcome, { key, words: await source.put_edits(edits) });
     update({ lesson: key });
@@ -74,8 +74,8 @@ function draw_lesson(lesson, number) {
 
 export const lessons_view = {
   key: "lessons", title: "Lessons", wants: () => lessons_here().length > 0,
-  hint: "Each looks at one place of this run, and changes one thing.",
+  hint: "Each lesson looks at one place of this run and changes one thing.",
   controls: () => [],
-  readout: () => [`${lessons_here().length} of ${lessons.length} lessons are of ${data.scheme}`],
+  readout: () => [`${lessons_here().length} of ${lessons.length} lessons are on ${data.scheme}`],
   draw: () => lessons_here().forEach((lesson, k) => draw_lesson(lesson, k + 1)),
 };

@@ -8,7 +8,7 @@ import { answer_name, asked_after, percent } from "./answers.js";
 const entry_at = (i) => data.logits.tokens.find(({ token }) => token === asked_after(i));
 const within = (index, answers) => Math.min(index, answers.length - 1);
 
-// A bar from the middle of the cell to the right where the number is positive, to the left where not.
+// A bar from the middle of the cell, to the right for a positive number, to the left for a negative.
 function bar_cell(value, reach) {
   const size = 50 * Math.min(1, Math.abs(value) / (reach || 1)), left = value < 0 ? 50 - size : 50;
   const ink = value < 0 ? "--c1" : "--c0";
@@ -54,13 +54,13 @@ function shown_parts(entry) {
   return [
     make("h3", {}, "Where the answer after ", token_name(token), " comes from"),
     make("p", {}, choosers),
-    note("The residual stream is a sum: the embedding, what each head and each MLP adds, and biases. With the norms behind them " +
-      "taken as fixed at this pass, so is a logit. What all answers get alike moves no probability: the bars are differences. " +
+    note("The residual stream is a sum: the embedding, the outputs of all heads and MLPs, and biases. With later norms fixed " +
+      "at this pass, a logit is a sum too. A part that all answers share moves no probability: the bars are differences. " +
       "A head\u2019s row leads to its pattern."),
     parts_table(values),
     check_line(Math.abs(sum - logit) <= near * size, "the parts add up", ` to ${format(sum, 6)}, the logit of the pass.`),
     make("h3", {}, "What each layer would have answered"),
-    note("The last norm and the output, put at once behind the embedding or a layer."),
+    note("The last norm and the output, applied right after the embedding or a layer."),
     lens_table(entry, of_answer(logits), of_answer(shares), token_text(visible(answers[answer])))];
 }
 
@@ -72,7 +72,7 @@ function draw_logit() {
 
 export const logit_view = {
   key: "logit", title: "Logit", wants: () => Boolean(data.logits),
-  hint: "Look for the one part that tells the answer from the other: shut it in a patch, and the answer should turn.",
+  hint: "Look for the part that separates the two answers: replace it in a patch, and the answer should change.",
   controls: () => [],
   readout(at) {
     const entry = entry_at(at.i), last = entry.likeliest.at(-1);

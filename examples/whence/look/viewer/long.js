@@ -28,7 +28,7 @@ add_controls({
 });
 
 // ---- Pools
-// How many pairs of a pool are not masked.
+// Counts the unmasked pairs of a pool.
 function pairs_in(row, column) {
   const { cell, tokens: all } = data.overview;
   const [rows, columns] = [row, column].map((index) => clamped(all - index * cell, 0, cell));
@@ -36,7 +36,7 @@ function pairs_in(row, column) {
   return column === row ? rows * (rows + 1) / 2 : 0;
 }
 
-// Pools of `level` by `level` pools of `side` by `side`: the largest, or the mean over all pairs.
+// Merges pools by `level` both ways in a map of `side` by `side`: the largest, or the mean over all pairs.
 function coarser(kind, fine, side, level) {
   const columns = Math.ceil(side / level), cells = new Float64Array(columns * columns).fill(NaN), pairs = cells.slice();
   fine.forEach((value, k) => {
@@ -50,7 +50,7 @@ function coarser(kind, fine, side, level) {
   return kind === "mean" ? cells.map((sum, k) => sum / pairs[k]) : cells;
 }
 
-// Gradients lie so far apart that a linear scale shows the largest alone; values may.
+// A linear scale shows only the largest gradients: they are logarithmic; values may be.
 const may_be_logarithmic = () => state.pool !== "gradient" && current_quantity()?.scale !== "diverging";
 const pool_scale = (kind, { scale }) =>
   kind === "gradient" || (state.log && scale !== "diverging") ? "logarithmic" : scale;
@@ -71,13 +71,13 @@ function pool_sheet(kind, at) {
   });
 }
 
-// Over all layers and heads, so that equal colours are equal numbers.
+// Extremes over all layers and heads: equal colours are equal numbers.
 function shared_pool_extremes(kind) {
   return once(["pool extremes", kind, state.level, state.quantity].join(" "), () =>
     span_of(places_of(state.quantity).map((at) => pool_sheet(kind, at).extremes)));
 }
 
-// The first and the last token of the pool that a token is in.
+// Returns the first and the last token of a token's pool.
 function pool_span(index) {
   const size = pool_tokens(), first = Math.floor(index / size) * size;
   return [first, Math.min(first + size, data.overview.tokens) - 1];
@@ -93,7 +93,7 @@ const windows_here = () => data.overview.windows.filter(({ layer }) => layer ===
 const probe_in = ({ quantities: held }) => held.find(({ probe }) => probe === current_quantity().probe);
 const inside = (index, from, count) => index >= from && index < from + count;
 
-// The window over the cursor, else one that reaches into its pool; null where there is none.
+// Returns the window over the cursor, else one that reaches into its pool, or null.
 function window_at(at) {
   const [rows, columns] = [pool_span(at.i), pool_span(at.j)], held = windows_here().filter(probe_in);
   const meets = (from, count, [first, last]) => from <= last && from + count > first;
@@ -174,7 +174,7 @@ function draw_pools() {
   of_selection(() => told.replaceChildren(...pool_card(open)));
 }
 
-// What is known of the pool under the cursor, and how to get its single numbers.
+// Describes the pool under the cursor, and the way to its single numbers.
 function pool_card(open) {
   const value_of = (of_pool) => value_at(of_pool, ...Object.values(cell_of(of_pool, state)));
   const facts = pools.map(({ kind, text }) => [text, value_of(pool_sheet(kind, state))]);
@@ -207,7 +207,7 @@ function windows_table() {
 }
 
 // ---- One query against all keys
-// Where keys are closer than pixels, each pixel has a line from its smallest value to its largest.
+// If keys are closer than pixels, draws a line from each pixel's smallest value to its largest.
 function trace_thinned(frame, values) {
   const pixels = Math.floor(frame.x_of(values.length - 1) - frame.x_of(0)) + 1;
   if (values.length <= pixels) return trace(frame, values, "trace", false);
@@ -219,7 +219,7 @@ function trace_thinned(frame, values) {
   })));
 }
 
-// The rows of all heads, or of the channel that is looked at.
+// Returns the rows of all heads, or of the selected channel.
 function rows_of_strip(part, kind) {
   const numbers = decode(part, kind), keys = part.shape.at(-1), letter = letters_of(current_quantity())[0];
   const all = counted(numbers.length / keys).filter((index) => letter === "h" || index === state[key_of(letter)]);

@@ -1,5 +1,5 @@
 // View: one pair (i, j) under a loupe: the gates of its row, the positions that they add up to, logits and attention,
-// and what it reads of z. With an engine behind the page a gate can be moved, and the engine says what follows.
+// and what the pair reads of z. With an engine in the page a gate can be moved, and the engine computes the effect.
 import {
   button, clamped, command_code, counted, dress, format, make, note, on_keys, sum_of, svg_line, svg_text
 } from "./elements.js";
@@ -31,7 +31,7 @@ function loupe_row(run = single_run()) {
   return { ...row, keys: counted(seen).filter((j) => row.gates[j] !== null), marks: positions.marks };
 }
 
-// ---- Gates that the reader has moved in this row, and what the engine answered of them
+// ---- Gates that the reader has moved in this row, and the engine's answer
 let hand = {};
 function moved() {
   const row = [state.layer, state.head, state.i].join(" ");
@@ -72,7 +72,7 @@ function line_over_columns(frame, values) {
   trace(frame, values);
 }
 
-// ---- z over positions, with what (i, j) reads there and, for the engine's own gates, the derivative that is recorded
+// ---- z over positions, with what (i, j) reads there and, for unmoved gates, the recorded derivative
 function slope_here() {
   const read = number_of(data.all.get("position_logit")), as_recorded = single_run() === "this" && !moved().gates.size && !stop_here();
   const terms = as_recorded && read && made_of(read, data.all.get("positions"));
@@ -104,7 +104,7 @@ function facts_of({ z, positions, position_logit, scores, logits, pattern }, slo
   return all.filter(([, each]) => each != null);
 }
 
-// Why gradients stop on their way from this pair's logit to its gate.
+// Says why gradients stop on their way from this pair's logit to its gate.
 function stops_here() {
   return ["positions", "gates"].flatMap((name) => {
     const found = part_here(name, "gradient"), cause = found?.causes?.[state.i * found.columns + state.j];
@@ -120,24 +120,24 @@ function sides_of(row, width) {
     .filter(Boolean);
 }
 
-// ---- What follows for the whole model
+// ---- The effect on the whole model
 const signed = (value) => `${value > 0 ? "+" : ""}${shown(value)}`;
 const answer_at = (t) => [answer_name(predictions()[t].wanted[0]), " after ", token_name(t)];
 const share_at = (t, run) => predictions(run)[t].wanted[1];
 function words_now({ gates, answer }) {
   const t = asked_after(state.i);
-  if (!gates.size) return ["It gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
-  if (!answer) return ["The engine computes it again."];
+  if (!gates.size) return ["The model gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
+  if (!answer) return ["The engine is computing."];
   if (answer.problem) return [make("b", { class: "wrong" }, answer.problem)];
   const { loss, before, predicted, count, run } = answer, change = (at) => Math.abs(share_at(at, run) - share_at(at));
   const most = asked().reduce((one, other) => change(other) > change(one) ? other : one);
   return [`With ${count > 1 ? "these gates" : "this gate"} the loss is `, make("b", {}, shown(loss)),
     ` in place of ${shown(before)}: ${signed(loss - before)}`,
-    predicted == null ? "" : `, where the gradient foretold ${signed(predicted)}`, ". Of the wanted answers ",
+    predicted == null ? "" : `, and the gradient predicted ${signed(predicted)}`, ". Among wanted answers ",
     answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
 }
 
-// Without an engine the story's pair alone moves, through what the engine computed beforehand.
+// Without an engine only the story's pair moves, through the stops computed beforehand.
 const stop_here = () => !has_engine && at_knob() ? stop_shown() : null;
 function draw_moves(container) {
   container.replaceChildren();
@@ -145,9 +145,9 @@ function draw_moves(container) {
   if (at_knob()) return draw_knob({ words: container, pictures: container, with_rows: false, then: () => redraw() });
   const { layer, head, i, j } = state, edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = 0"`;
   const way = knob() && button("the story\u2019s pair", "to knob", () => update(to_knob()));
-  dress(container, {}, make("p", { class: "moved" }, way && ["A gate that moves on this page is that of ", way, ". "],
-    "What follows when this one is shut, the engine says:", command_code(`${data.command} --edit ${edit}`),
-    "On a page with the engine in it one drags any gate:", command_code(`${data.command} --playground`)));
+  dress(container, {}, make("p", { class: "moved" }, way && ["This page moves the gate of ", way, ". "],
+    "This command shuts the selected gate:", command_code(`${data.command} --edit ${edit}`),
+    "On a page with the engine you can drag any gate:", command_code(`${data.command} --playground`)));
   return null;
 }
 

@@ -30,7 +30,7 @@ function paint_values(context, g, sheet, range) {
   context.drawImage(picture(sheet, range), g.left, g.top, g.width, g.height);
 }
 
-// Figures have the size of the screen, not of the cells, so that areas of one cause read as one.
+// Figures have a size in screen pixels, not in cells, so that areas of one cause read as one.
 function paint_causes(context, g, sheet, ratio) {
   const tiles = sheet.run.causes.map((_, index) => tile_of(context, look_of(sheet.run.causes, index)));
   context.save();
@@ -44,7 +44,7 @@ function paint_causes(context, g, sheet, ratio) {
 }
 
 // ---- Geometry
-const small = () => innerWidth <= 700 ? 11 : 9;  // letters of a phone are no smaller than can be read
+const small = () => innerWidth <= 700 ? 11 : 9;  // letters must be readable on a phone
 const mono = (size) => `${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
 
 // Margins for tokens and indices around cells of `cell` pixels; without axes (small multiples) there are none.
@@ -55,8 +55,8 @@ export function geometry(sheet, cell, { axes = true, bar = axes } = {}) {
   const font = clamped(Math.floor(cell * 0.8), small(), 13), letter = font * 0.602;
   const wide = longest(sheet.column_labels), token_across = wide * letter, upright = token_across <= 2 * cell - 1;
   const stack = upright && token_across + 0.5 > cell;
-  // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of
-  // two cells.
+  // If cells are smaller than tokens, the tokens alternate between two columns (or lines), so that each has the
+  // space of two cells.
   const stagger = font + 1 > cell && wide <= 3, token_width = longest(sheet.row_labels) * letter;
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;
   const digits = String(row_index(sheet, sheet.rows - 1)).length, number_width = 0.602 * small() * digits;
@@ -68,7 +68,7 @@ export function geometry(sheet, cell, { axes = true, bar = axes } = {}) {
            total_height: top + height + (bar ? 40 : 2) };
 }
 
-// The largest cell with which a sheet fits into `space` pixels both ways; whole device pixels keep all cells equal.
+// Returns the largest cell with which a sheet fits into `space` both ways; whole device pixels keep all cells equal.
 export function fitting_cell(sheet, space, largest = 40) {
   const ratio = devicePixelRatio || 1;
   let cell = largest;
@@ -77,7 +77,7 @@ export function fitting_cell(sheet, space, largest = 40) {
 }
 
 // ---- Labels
-// Every k-th token where the cells are smaller than letters, so that labels never touch.
+// Labels every k-th token where cells are smaller than letters, so that labels never touch.
 function paint_labels(context, g, sheet) {
   const along = (count, step, paint, ink) => {
     for (let index = 0; index < count; index += step) paint(context, g, sheet, index, ink);
@@ -164,7 +164,7 @@ function paint_numbers(context, g, sheet, range) {
 }
 
 // ---- Painting
-// Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
+// Paints and keeps everything that does not depend on the cursor: moving the cursor only copies it.
 export function paint_base(panel, g, { numbers = false, causes = false, over = null } = {}) {
   const { canvas, sheet } = panel, ratio = devicePixelRatio || 1;
   const size = { width: Math.round(g.total_width * ratio), height: Math.round(g.total_height * ratio) };
@@ -185,8 +185,8 @@ export function paint_base(panel, g, { numbers = false, causes = false, over = n
   Object.assign(panel, { base, g });
 }
 
-// The cursor: its row and column between thin lines, its cell in a frame of two tones that shows on any colour, its
-// tokens marked.
+// Paints the cursor: thin lines around its row and column, a frame of two tones (visible on any colour) on its cell,
+// marks on its tokens.
 export function paint_cursor(panel, at) {
   const { canvas, base, g, sheet } = panel, context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
   context.setTransform(1, 0, 0, 1, 0, 0);
@@ -210,7 +210,7 @@ export function paint_cursor(panel, at) {
   frame("#000", g.font ? 1 : 0.5);
 }
 
-// The cursor's labels stand on the marker colour, over their neighbours where cells are small.
+// The cursor's labels have the marker colour, and cover their neighbours where cells are small.
 function mark_labels(context, g, sheet, row, column, x, y) {
   const tall = Math.max(g.cell, g.font + 3);
   const wide = Math.max(g.cell, g.upright ? g.wide * g.font * 0.602 + 3 : g.font + 3);
@@ -224,7 +224,7 @@ function mark_labels(context, g, sheet, row, column, x, y) {
 }
 
 // ---- Cells
-// Where the cursor `at` stands in a sheet, and the other way round: the part of the state that a cell is.
+// cell_of returns the cursor's cell in a sheet; place_of returns a cell's part of the state.
 const row_index = (sheet, row) => sheet.row_from + row * sheet.step;
 const column_index = (sheet, column) => sheet.column_from + column * sheet.step;
 export function cell_of(sheet, at) {
@@ -238,7 +238,7 @@ export const place_of = (sheet, { row, column }) => ({
   [key_of(sheet.column_axis)]: column_index(sheet, column) });
 const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 
-// The cell under a pointer event as a place, or null outside of the map.
+// Returns the cell under a pointer event as a place, or null outside the map.
 export function place_under(panel, event) {
   const box = panel.canvas.getBoundingClientRect(), { g, sheet } = panel;
   const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
@@ -258,8 +258,8 @@ export function cause_at(sheet, at) {
 export const cause_text = (sheet, at) => sheet.run.causes[cause_at(sheet, at)]?.kind ?? "\u2013";
 
 // ---- Panels
-// A map with its name, the value under the cursor, a caption, and its numbers as a table for those who cannot see it.
-// `open` is what a click and Enter do besides; `over` paints on the picture.
+// A map with its name, the value under the cursor, a caption, and its numbers as a table for readers who cannot see it.
+// A click and Enter also call `open`; `over` paints on the picture.
 export function map_figure(sheet, cell, { numbers = false, causes = false, pick, open, over } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
@@ -280,8 +280,8 @@ export function map_figure(sheet, cell, { numbers = false, causes = false, pick,
     table_behind(sheet, causes ? (row, column) => cause_text(sheet, place_of(sheet, { row, column })) : undefined));
 }
 
-// A map whose sheet becomes another while it stands: each is painted by paint_base() and paint_cursor(). A pointer that is
-// dragged selects on its way.
+// A map whose sheet may change: the caller repaints by paint_base() and paint_cursor(). Dragging the pointer selects
+// cells too.
 export function living_map(focus, pick) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": focus }), panel = { canvas };
   const place = (event) => panel.sheet ? place_under(panel, event) : null;
@@ -304,8 +304,8 @@ export function caption_of(sheet, numbers) {
 }
 const words_of = ({ caption, equation: text, line }) => [caption, caption && text ? /\?$/.test(caption) ? " " : ": " : "", text ? equation(text) : "", line ? ` ${line}` : ""];
 
-// Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
-// cell that is not masked: the diagonal of a causal model.
+// Keys move the selected cell, also into masked cells, which are worth knowing too. End goes to the row's last unmasked
+// cell: the diagonal of a causal model.
 export function on_map_keys(sheet, pick = choose, open) {
   const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [-10, 0],
     PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns], ...(open ? { Enter: [0, 0] } : {}) };
@@ -331,7 +331,7 @@ function sheet_table(sheet, words) {
   return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" });
 }
 
-// ---- What the status line says: the place, and each value there
+// ---- The status line: the place, and each value there
 export const label_of = (axis, index) => labels_of(axis) ? token_name(index) : String(index);
 export function where(sheet, at) {
   const { row, column } = cell_of(sheet, at), along = (axis, index) => [`${word_of(axis)} `, label_of(axis, index)];

@@ -1,5 +1,5 @@
-// Numbers changed in the middle of a pass, in the engine's own words: "gates layer=0 head=1 i=9 j=3 = 0". Edited are pairs,
-// vectors of the pass (q, k, v) and parameters of the scheme; one number of them or many.
+// Edits of numbers in the middle of a pass, in the engine's own words: "gates layer=0 head=1 i=9 j=3 = 0". They change
+// pairs, vectors of the pass (q, k, v) and parameters of the scheme; one number or many.
 import { button, clamped, counted, dress, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
 import { key_of, letters_of, part_of, place_text, word_of } from "./data.js";
@@ -10,11 +10,11 @@ import { map_of, paint } from "./columns.js";
 import { gradient_at, kind_at, place_in, selected } from "./selection.js";
 import { pause } from "./training.js";
 
-// ---- Which are in force
+// ---- Edits in force
 const place_of_edit = (edit) => edit.replace(/ *[*+]?= *\S+$/, "");
 export const with_edit = (edits, edit) => [...edits.filter((each) => place_of_edit(each) !== place_of_edit(edit)), edit];
 
-// The last wish wins: a slider that is dragged asks no more than the engine answers.
+// Only the newest request waits: a slider sends no more than the engine answers.
 let wished = null, busy = Promise.resolve(), working = false;
 export function set_edits(learner, edits) {
   wished = { learner, edits };
@@ -33,7 +33,7 @@ async function work() {
   working = false;
 }
 
-// What the gradient says of each edit, and what comes of it.
+// Gets each edit's predicted and real effect.
 async function compare(learner) {
   const { edits } = learner;
   if (!edits.length) return;
@@ -59,7 +59,7 @@ async function put({ learner, edits }) {
 const put_edit = (edit, learner = selected_learner()) => set_edits(learner, with_edit(learner.edits, edit));
 const edit_here = (value) => put_edit(`${selected().place} = ${value}`);
 
-// A slider and a field for one number. Its ends: what it can be, or three to each side of what it is.
+// A slider and a field for one number, from 0 to 1 for a gate, else three to each side of the number.
 function number_input(focus, act) {
   const put = (other) => ({ target }) => {
     if (!target.value) return;
@@ -101,7 +101,7 @@ const form = make("form", { class: "controls", onsubmit: async (event) => {
 const list = make("div", { class: "in-force" }), title = make("h3");
 const outcome = make("p", { role: "status", "aria-live": "polite" });
 export const edits_panel = make("section", { class: "edits", "aria-label": "edits" }, title, here, masked, form,
-  problem, outcome, list, note("Every head and pair that an edit leaves out is meant. Edits end when training " +
+  problem, outcome, list, note("An edit changes every head and pair that it leaves out. Edits end when training " +
     "goes on."));
 
 function show_number({ sheet, place }) {
@@ -128,7 +128,7 @@ const lines_of = (learner) => learner.edits.map((edit, k) => {
   return [name_cell(edit), right_cell(signed(predicted)), right_cell(signed(real)), make("td", {}, undo)];
 });
 
-// What comes of those in force, as a sentence; "" before the engine has said it.
+// Describes the effect of the edits in force; "" before the engine has answered.
 export function outcome_words({ look: seen, edits }) {
   if (!edits.length || seen?.loss_without_edits === undefined) return "";
   return `Loss ${format(seen.loss_without_edits)} before, ${format(seen.loss)} with ` +
@@ -136,7 +136,7 @@ export function outcome_words({ look: seen, edits }) {
 }
 
 // ---- The panel of vectors and parameters
-// Equal parameters of all layers are one; the chosen layer says which.
+// Equal parameters of all layers are listed once; the layer's own is edited.
 const without_block = (name) => name.replace(/^blocks\.\d+\./, "");
 function vectors_of({ run }) {
   const all = [...run.all.values()], parameters = all.filter(({ parameter }) => parameter);
@@ -146,13 +146,13 @@ function vectors_of({ run }) {
     return { key, name, words: key.replace("attention.position.", ""), parameter: true };
   }), ...run.quantities.filter(({ axes }) => !/^\w i j$/.test(axes)).map(({ probe, name }) => ({ key: probe, name, words: name }))];
 }
-// What is chosen: the first parameter, or q, where a model has nothing of that name.
+// Returns the chosen vector, else the first parameter, else q.
 function vector_in(seen) {
   const all = vectors_of(seen);
   return all.find(({ key }) => key === state.vector) ?? all.find(({ parameter, name }) => parameter || name === "q");
 }
 
-// An edit means all that it names; each of these names some of the axes: those before the last two, and these.
+// An edit changes all that it names; each scope names some axes: those before the last two, row, column.
 const scopes = {
   "this number": ({ before, row, column }) => [...before, ...row, ...column],
   "its row": ({ before, row }) => [...before, ...row],
@@ -172,10 +172,10 @@ function edit(value, sign = operator.value) {
 }
 
 const select = (focus, label, onchange) => make("select", { "data-focus": focus, "aria-label": label, onchange });
-const chooser = select("vector", "what is edited", ({ target }) => update({ vector: target.value }));
-const slice = select("slice", "which map of it", ({ target }) => update({ c: Number(target.value) }));
-const scope = select("scope", "how much of it is edited", redraw);
-const operator = select("sign", "how it is edited", redraw);
+const chooser = select("vector", "vector to edit", ({ target }) => update({ vector: target.value }));
+const slice = select("slice", "map to edit", ({ target }) => update({ c: Number(target.value) }));
+const scope = select("scope", "part to edit", redraw);
+const operator = select("sign", "kind of edit", redraw);
 const vector_number = number_input("vector slider", edit);
 const vector_zero = button("set to 0", "vector zero", () => {
   operator.value = "=";
@@ -222,7 +222,7 @@ function show_choices(seen, vector, sheet) {
   }
 }
 
-// What the slider says: the number of the edit that is in force, or one that changes nothing.
+// Shows the number of the edit in force, or a number that changes nothing.
 function show_vector_number({ edits, look: seen }, sheet) {
   const begin = `${place_meant(seen)} ${operator.value} `, given = edits.find((each) => each.startsWith(begin));
   const value = given?.slice(begin.length) ?? { "=": text_of_number(sheet), "+=": 0, "*=": 1 }[operator.value];
@@ -239,7 +239,7 @@ function show_vector(learner) {
   two.classList.toggle("stacked", wide);
   const room = Math.floor(wide ? two.clientWidth : (two.clientWidth - 4) / 2);
   if (room > 0) for (const map of maps) paint(map, learner, vector.name, room, Math.max(4, 320 / sheet.rows));
-  // Who moves a pair elsewhere hears of that alone.
+  // readers who move a pair elsewhere hear only that
   said.setAttribute("aria-live", weights_panel.contains(document.activeElement) ? "polite" : "off");
   said.textContent = `${place_text(place_in(seen, vector.name))}: ${format(text_of_number(sheet))}, gradient ` +
     `${gradient_at(sheet_in(seen, vector.name, "gradient"))}${kind ? ` (${kind})` : ""}`;

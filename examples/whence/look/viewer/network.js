@@ -1,4 +1,4 @@
-// Part of the view "heads": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
+// Part of the view "heads": the networks that compute a bias, as maps, and one of their numbers as a sum.
 import { clamped, counted, folded, format, make, note, sum_of } from "./elements.js";
 import { followers, state } from "./state.js";
 import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of } from "./data.js";
@@ -7,7 +7,7 @@ import { fitting_cell, geometry, map_figure, paint_base, place_under, text_at } 
 import { is_left_out, lacking_words, made_of, number_at, number_of, other_run_words } from "./worked.js";
 
 // ---- The networks
-// A network is where a scheme has a conv_bias (CDAPE) or an mlp_bias (DAPE); its parameters stand beside its probes.
+// A scheme with a conv_bias (CDAPE) or an mlp_bias (DAPE) has a network; its parameters and probes share a path.
 export function networks() {
   const run = run_named(single_run());
   return run.quantities.filter(({ probe }) => /(^|\.)(conv|mlp)_bias$/.test(probe)).flatMap((output) => {
@@ -20,7 +20,7 @@ export function networks() {
   });
 }
 
-// Of the convolution's k taps, how many reach to the left of key j: all but the middle's right half, or all.
+// reach_left: how many of the convolution's k taps are left of key j: the left half, or all but one.
 const taps_of = ({ shape }) => shape[3] ?? 1;
 const reach_left = ({ output, w2 }) => /pad=left/.test(output.scheme) ? taps_of(w2) - 1 : Math.floor(taps_of(w2) / 2);
 const tap_name = (network, tap) => {
@@ -28,7 +28,7 @@ const tap_name = (network, tap) => {
   return from ? `j${from < 0 ? "\u2212" : "+"}${Math.abs(from)}` : "j";
 };
 
-// Taps as rows and channels as columns: networks are wide, and their kernels short.
+// Taps are rows and channels columns: networks are wide, and their kernels short.
 function kernel_sheet(network, parameter, unit, title, note) {
   const channels = parameter.shape[1], taps = taps_of(parameter), weight = decode(parameter, "value");
   return taps_sheet(network, taps, channels, (tap, c) => weight[(unit * channels + c) * taps + tap],
@@ -52,7 +52,7 @@ function kernels_of(network) {
     head ? "" : `${w2.path}: what each tap of each channel gives; colours alike in all heads`));
 }
 
-// Columns are hidden units in both: the rows of W1, [units, channels], stand upright.
+// Columns are hidden units in both maps: W1, [units, channels], is transposed.
 function whole_sheets({ w1, w2 }, note_of_w2, note_of_w1) {
   const [units, channels] = w1.shape, [first, second] = [w1, w2].map((parameter) => decode(parameter, "value"));
   return [weights_sheet(w2.shape[0], units, (head, unit) => second[head * units + unit],
@@ -89,8 +89,8 @@ function unit_figure(network, unit) {
 }
 
 // ---- One cell as a sum
-// b2 of its head, and what each number of the hidden map gives: by the derivative that the engine recorded, which is
-// the weight as it was used. Where none is recorded, why.
+// Returns b2 of the head and each hidden number's contribution, by the derivative that the engine recorded: the weight
+// as used. If none is recorded, returns why.
 function cell_sum(network) {
   const { w2, b2, hidden, output } = network, { layer, head, j } = state;
   if (single_run() === "beside") return { lacking: note(other_run_words) };

@@ -1,4 +1,4 @@
-// View: what becomes of an answer where the numbers of another pass stand in place of this one's, by layer and head.
+// View: the change of an answer when another pass's numbers replace this pass's, by layer and head.
 import { make, name_cell, note, right_cell, table_of, token_text } from "./elements.js";
 import { state } from "./state.js";
 import { data, index_along, sheet_made, visible } from "./data.js";
@@ -25,8 +25,8 @@ function draw_patch() {
   const { maps, before, answer, token, texts, command } = data.patches, table = make("div");
   const across = Math.max(1, Math.floor(stage.clientWidth / 300)), panels = make("div", { class: "panels", style: `--across: ${across}` });
   stage.append(make("h3", {}, "The answer after ", token_name(token), " with numbers of another pass"),
-    make("p", {}, "Wanted is ", answer_name(answer), "; the model says ", answer_name(before.likeliest),
-      `, with ${percent(before.probability)} for the wanted one. Each cell is a pass in which the numbers of one head alone are those of `,
+    make("p", {}, "Right is ", answer_name(answer), "; the model says ", answer_name(before.likeliest),
+      `, with ${percent(before.probability)} for the wanted one. Each cell is a pass with the numbers of one head replaced by those of `,
       make("code", {}, command), ":"),
     note(texts.map((text) => [token_text(visible(text)), " "])), panels, table);
   for (const map of maps) {
@@ -41,7 +41,7 @@ function draw_patch() {
 
 export const patch_view = {
   key: "patch", title: "Patch", wants: () => Boolean(data.patches?.maps.length),
-  hint: "Look for the cells in which the wanted answer loses its probability: those heads carry what decides.",
+  hint: "Look for the cells in which the wanted answer loses its probability: those heads carry the decision.",
   controls: () => ["effect"],
   readout: (at) => [`layer ${at.layer}, head ${at.head}: `,
     ...data.patches.maps.flatMap((map) => reading(map.name, shown(outcome_at(map, at)[state.effect])))],

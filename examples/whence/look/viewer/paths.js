@@ -1,4 +1,4 @@
-// View: the gradient of one vector, q, k, v or x of a token, split into the paths on which it came down from the loss.
+// View: the gradient of one vector, q, k, v or x of a token, split into the paths by which it came from the loss.
 import {
   clamped, counted, draw, format, make, name_cell, norm_of, note, on_button_keys, right_cell, sum_of, svg_line,
   svg_text, table_of
@@ -23,7 +23,7 @@ function vector_of(found, path, at) {
   return decode(path, "value", found.bits).subarray(from, from + columns);
 }
 
-// Each path's part, its norm, and its share along the whole gradient: the shares add up to the whole's norm.
+// Returns each path's part, its norm, and its share along the whole gradient; shares add up to the whole's norm.
 export function split(found, at) {
   const parts = found.paths.map((path) => ({ ...path, name: words_of(path, found.paths), vector: vector_of(found, path, at) }));
   const whole = Array.from(parts[0].vector, (_, k) => sum_of(parts.map(({ vector }) => vector[k])));
@@ -32,8 +32,8 @@ export function split(found, at) {
   return { norm, parts: parts.map((part) => ({ ...part, norm: norm_of(part.vector), along: along(part.vector) })) };
 }
 
-// A chain as "k: position_logit > positions > gates > gate_logits" in words: by what it alone has, before all what is
-// between 0 and 1, as gates are; the whole chain stands in the table.
+// Names a chain such as "k: position_logit > positions > gates > gate_logits" by a step that no other has, first by
+// one between 0 and 1, such as gates; the table has the whole chain.
 function words_of({ name }, all) {
   const [, end, chain] = /^(?:([qk]): )?(.*)$/.exec(name), steps = chain.split(" > ");
   const others = all.filter((other) => other.name !== name && (other.name.match(/^[qk](?=: )/)?.[0] ?? "") === (end ?? ""));
@@ -90,7 +90,7 @@ function band_lines(part, room, open) {
     ...[shown(part.norm), ...rest].map((text) => ({ text, strong: false }))];
 }
 
-// A band leaves the loss beside its neighbours, stands apart in its slot, and joins them again.
+// A band leaves the loss next to its neighbours, is alone in its slot, and joins them again.
 function band(part, { index, from, middle, wide, slot, lines, open, top, floor }) {
   const left = middle - wide / 2, bend = 70, high = top + bend, low = floor - bend;
   const down = (x0, x1, y0, y1) => `C${x0} ${(y0 + y1) / 2} ${x1} ${(y0 + y1) / 2} ${x1} ${y1}`;
@@ -107,7 +107,7 @@ function band(part, { index, from, middle, wide, slot, lines, open, top, floor }
   lines.map(({ text, strong }, line) => plate(text, middle, first + flow.step * line, slot - 8, strong)));
 }
 
-// Text on a ground of its own, readable on any band.
+// Text on its own ground, readable on any band.
 function plate(text, x, y, room, strong) {
   const width = Math.min(room, 7.4 * [...text].length + 10);
   return draw("g", {}, draw("rect", { class: "plate", x: x - width / 2, y: y - 9, width, height: 18, rx: 3 }),
@@ -125,7 +125,7 @@ function paths_table({ parts, norm }) {
   return table_of(headings, [...parts, { name: "whole", steps: [], norm, along: norm }].map(line), { class: "paths" });
 }
 
-// Left of the middle: against the whole gradient.
+// A bar to the left is against the whole gradient.
 export function signed_bar(share) {
   const size = 60 * Math.abs(share), label = share < 0 ? "against" : "along";
   return draw("svg", { viewBox: "0 0 124 14", class: "signed", role: "img", "aria-label": label },
@@ -133,7 +133,7 @@ export function signed_bar(share) {
     svg_line("axis", [62, 0], [62, 14]));
 }
 
-// Rows are paths, columns are tokens; of one run, or the difference of two.
+// Rows are paths, columns are tokens, of one run or of the difference of two.
 function paths_sheet(field) {
   const of_run = (run) => {
     const found = paths_to(run);
@@ -158,7 +158,7 @@ function draw_paths() {
   if (lacking) return stage.append(note(`No paths recorded for layer ${state.layer}, ${lacking.label}.`));
   const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
   const sum = make("b", {}, `The paths add up to autograd\u2019s gradient to ${format(found.difference, 2)}.`);
-  const widths = "Widths are norms. Paths may point apart, so norms need not add up; what lies along the whole does. ";
+  const widths = "Widths are norms. Paths may point apart, so norms need not add up; shares along the whole do. ";
   stage.append(title, bands, make("p", {}, widths, sum), table);
   of_selection(() => {
     const parts = split(found, state);
@@ -172,7 +172,7 @@ function draw_paths() {
 
 export const paths_view = {
   key: "paths", title: "Paths", wants: () => data.paths.length > 0,
-  hint: "Each band is a path by which the gradient came from the loss. Look for one that points against the whole.",
+  hint: "Each band is a path by which the gradient came from the loss. Look for a band that points against the whole.",
   controls: () => ["layer", "head", "of"], without: ["beside"],
   readout(at) {
     const found = paths_to(run_shown());

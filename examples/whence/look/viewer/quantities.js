@@ -1,5 +1,5 @@
-// View: all quantities of one layer and head next to each other, or one large; then the selected row, how the values
-// are distributed, and the same quantity in all other layers and heads.
+// View: all quantities of one layer and head next to each other, or one large; then the selected row, the distribution
+// of the values, and the same quantity in all other layers and heads.
 import { button, clamped, format, make, note } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
@@ -21,8 +21,8 @@ const kinds = () => state.part === "both" ? ["value", "gradient"] : [state.part]
 const parameters_here = () => quantities.filter(({ parameter, layers: [{ layer }] }) =>
   parameter && (layer === null || layer === state.layer));
 
-// Those of the sum, in its order: the vectors that a scheme makes, the scores, what it makes of each pair, the logits and
-// the pattern. What has the numbers of another, has channels, or is one step of more than three is among the rest.
+// Returns the sum's quantities in its order: the scheme's vectors, the scores, the scheme's pairs, the logits and the
+// pattern. Copies, quantities with channels and all but the last three steps are left to the rest.
 function of_the_sum() {
   const named = (name) => measured.find((each) => each.name === name), scores = named("scores"), logits = named("logits");
   const own = measured.filter((each) => each.scheme && !has_channels(each) && letters_of(each).length > 1 && !same_numbers(each, scores));
@@ -30,7 +30,7 @@ function of_the_sum() {
   const steps = behind.length > 3 ? behind.filter((each) => !is_added(each)).slice(-3) : behind;
   return [...own.filter((each) => !of_query(each)), scores, ...steps, same_numbers(scores, logits) ? null : logits, named("pattern")].filter(Boolean);
 }
-// Whether the logits are the scores and this: then a map of it says what two others do.
+// True if the logits are the scores plus this: its map repeats two others.
 function is_added(quantity) {
   const [added, scores, logits] = [quantity.name, "scores", "logits"].map((name) => sheet_of(name, "value", state));
   return added?.cells.length === logits?.cells.length && added.cells.every((value, cell) => logits.hidden?.[cell] ||
@@ -47,7 +47,7 @@ const main_names = () => (state.show === "one" ? [current_quantity()] : state.sh
   .map(({ name }) => name);
 const rest_names = () => state.show !== "all" ? [] : measured.map(({ name }) => name).filter((name) => !main_names().includes(name));
 const chosen_names = () => [...main_names(), ...(rest_open ? rest_names() : [])];
-// A gradient is that of the step at which it is alive, unless another run is chosen.
+// Gradients are of the step at which they are alive, unless another run is chosen.
 const alive = () => state.run === "this" && state.gradients === "steepest" && steepest >= 0;
 function sheet_here(name, kind) {
   if (kind === "value" || !alive()) return sheet_of(name, kind, state, state.run);
@@ -57,7 +57,7 @@ function sheet_here(name, kind) {
 const sheets_named = (names) => names.flatMap((name) => kinds().map((kind) => sheet_here(name, kind))).filter(Boolean);
 const chosen_sheets = () => sheets_named(chosen_names());
 
-// Those that share a row with the selected quantity, and so its cursor.
+// Returns the sheets that share the selected quantity's row and cursor.
 function sheets_of_row() {
   const sheets = chosen_sheets(), first = sheets.find((each) => each.name === state.quantity);
   const alike = (each) => ["row_axis", "column_axis", "columns"].every((key) => each[key] === first[key]);
@@ -98,14 +98,14 @@ function panels_of(names) {
 function panel_of(sheet, room, large) {
   let cell = fitting_cell(sheet, Math.min(room, large ? 900 : 480), large ? 24 : 40);
   if (large) cell = state.cell || Math.max(cell, state.numbers ? 30 : 0);
-  // browsers bound the size of a canvas
+  // browsers limit the size of a canvas
   cell = Math.min(cell, 8192 / (devicePixelRatio || 1) / Math.max(sheet.rows, sheet.columns));
   if (large) controls.cell.input.value = cell;
   const pick = (place) => sheet.name === state.quantity ? choose(place) : update({ ...place, quantity: sheet.name });
   return map_figure(sheet, cell, { numbers: large && state.numbers, pick });
 }
 
-// One axis alone is a curve.
+// A single axis is a curve.
 function row_figure(sheet, room) {
   const value = make("output"), strips = make("div", { class: "strips", tabindex: 0, role: "application", "aria-label":
     `${sheet.title}; arrow keys move the cursor`, "data-focus": `map ${sheet.title}`, onkeydown: on_map_keys(sheet) });
@@ -154,7 +154,7 @@ function draw_distributions() {
   stage.append(section);
 }
 
-// All places of one quantity, small: where to look next. Layers go down, heads or channels across.
+// Draws all places of one quantity small: where to look next. Layers go down, heads or channels across.
 function draw_multiples() {
   const quantity = current_quantity(), kind = kinds()[0], places = places_of(quantity.name);
   const across = Math.min(8, places.filter(({ layer }) => layer === places[0].layer).length);
@@ -189,7 +189,7 @@ function small_map(at, quantity, kind, width) {
 
 export const quantities_view = {
   key: "quantities", title: "Quantities", wants: () => !data.overview && measured.length > 0,
-  hint: "The maps stand in the order of the sum, from the scores to the pattern. In each a row that stands out is a query that " +
+  hint: "The maps are in the order of the sum, from the scores to the pattern. A row that stands out is a query that " +
     "finds, counts or reads other keys than its neighbours do.",
   both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),
   controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || steepest < 0 ? [] : ["gradients"]), "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],

@@ -1,10 +1,10 @@
-// "save" at the picture that is pointed at or has the focus: a map as PNG, all else as SVG with the page's style in it.
+// "save" at the picture under the pointer or with the focus: a map as PNG, all else as SVG with the page's style.
 import { button, draw, make } from "./elements.js";
 
 const save_button = button("save", null, () => save(saved.picture), { class: "save", hidden: true });
 const saved = { picture: null };
 
-// Styles look for what is around a picture: its file has the classes of all of that.
+// Styles depend on the elements around a picture: its file has the classes of all of them.
 function file_text(picture) {
   const copy = picture.cloneNode(true), classes = [...picture.classList];
   for (let each = picture.parentElement; each; each = each.parentElement) classes.push(...each.classList);
@@ -23,7 +23,7 @@ function save(picture) {
   make("a", { href, download: `${name}.${is_map ? "png" : "svg"}` }).click();
 }
 
-// Below the picture's right end, where no other reader's way leads.
+// Puts "save" below the picture's right end, out of the way.
 function offer({ target }) {
   const picture = target.closest?.("canvas[aria-label], svg[aria-label]");
   if (!picture) return;

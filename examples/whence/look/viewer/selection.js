@@ -1,4 +1,4 @@
-// The selected pair: its tokens, its numbers in every model, why they are what they are, and the causes of zeros.
+// The selected pair: its tokens, its numbers in every model, the reasons for them, and the causes of zeros.
 import { acting_row, counted, make, name_cell, right_cell, table_of, token_text } from "./elements.js";
 import { state } from "./state.js";
 import { part_of, place_text, words_of_place } from "./data.js";
@@ -10,7 +10,7 @@ import {
   shown_quantities
 } from "./learners.js";
 
-// ---- What is selected: its sheets and, in the engine's words, its place
+// ---- The selection: its sheets and, in the engine's words, its place
 const quantity_of = ({ run }, name) => run.all.get(name);
 export function place_in(seen, name) {
   const quantity = quantity_of(seen, name), layer = layer_of(quantity);
@@ -33,7 +33,7 @@ const token_strip = ({ run: { words, targets } }) => words.map((text, k) => make
   "query", k === state.j && "key", targets[k] !== null && "asked"].filter(Boolean).join(" ") }, token_text(text)));
 const token = (seen, k) => [`${k} \u2018`, token_text(seen.run.words[k]), "\u2019"];
 
-// ---- The numbers of all models there
+// ---- Its numbers in all models
 function rows_of({ look: seen, index }) {
   return shown_quantities(seen).map(({ name }) => {
     const now = index === state.learner && name === state.quantity, sheet = sheet_in(seen, name);
@@ -52,7 +52,7 @@ async function find_why() {
   const key = `${here.look.key} ${here.place}`;
   if (why.key === key) return;
   why.key = key;
-  await new Promise((resolve) => setTimeout(resolve, 200));  // a key held down passes many cells
+  await new Promise((resolve) => setTimeout(resolve, 200));  // holding a key down passes many cells
   if (why.key !== key) return;
   const questions = [here.place, `dLoss/d${here.place}`].map((what) => ({ ask: "explain", what }));
   const texts = await ask_about(here.learner, questions)
@@ -67,7 +67,7 @@ function causes_of({ look: { run }, sheet }) {
   const { probe, axes } = sheet.quantity, layer = layer_of(sheet.quantity), alike = run.shares.filter((each) =>
     each.probe === probe && each.layer === layer);
   const share = alike.find(({ head }) => head === (axes[0] === "h" ? state.head : null)) ?? alike[0];
-  if (!share) return ["No shares are known of this quantity."];
+  if (!share) return ["No shares recorded for this quantity."];
   const shares = share.by.map((count) => count / share.entries);
   const words = (part, k) => make("li", {}, cause_bar(run.causes, one_share(k), 16, 16), " ",
     make("b", {}, `${(100 * shares[k]).toFixed(1)} % ${part.kind}`), `: ${part.text}`, part.change ? ` (${part.change})` : "");
@@ -86,7 +86,7 @@ export const selection = make("section", { class: "selection", "aria-label": "th
 export const reasons_panel = make("section", { class: "reasons", "aria-label": "why" },
   make("h3", {}, "Why this number, and why its gradient"), reasons, causes_title, causes);
 
-// What the status line says of it.
+// Returns the status line's words.
 export function pair_words(at) {
   const here = selected();
   if (!here) return [];
@@ -113,7 +113,7 @@ drawn.push(() => {
   chooser.replaceChildren(...of_pairs(seen).map(({ name }) => make("option", { value: name }, name)));
   chooser.value = state.quantity;
   counted(2).forEach((k) => reasons[k].textContent = bench.playing ? "Pause to see why."
-    : why.texts[k] ?? (why.texts.length ? "" : "Looking for it."));
+    : why.texts[k] ?? (why.texts.length ? "" : "Computing."));
   causes_title.textContent = `Where dLoss/d${sheet.name} is zero: model ${learner.index + 1}`;
   causes.replaceChildren(...causes_of(here));
   find_why();

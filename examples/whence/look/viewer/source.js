@@ -1,30 +1,30 @@
-// Where answers come from. The questions of playground/session.h are answered by the engine where the page holds one,
-// else by what was recorded when the page was written: one pass, looked at whole, with those beside it.
+// Answers to the questions of playground/session.h, from the engine if the page holds one, else from what was recorded
+// when the page was written: one whole pass, and the runs compared with it.
 const element = (id) => document.getElementById(id), text_of = (id) => element(id).textContent;
 export const json_in = (id) => JSON.parse(element(id)?.textContent ?? "null");
 
-// The thread of the engine is made of this function's text too, so that it stands alone.
+// The engine's thread includes this function's text, so it may use nothing around it.
 async function inflated(text) {
   if (!globalThis.DecompressionStream) throw new Error("this browser is too old: it has no DecompressionStream");
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
 }
 
-// ---- What was recorded
+// ---- The recorded answer
 async function recorded({ ask }) {
-  if (ask !== "inspect") throw new Error(`This page has no engine to be asked for "${ask}".`);
+  if (ask !== "inspect") throw new Error(`This page has no engine for "${ask}".`);
   const besides = [...document.querySelectorAll("script.look-beside")].map(({ textContent }) => JSON.parse(textContent));
   return { page: json_in("look-data"), besides, numbers: await inflated(text_of("look-numbers")) };
 }
 
-// ---- The engine: a question is a promise of its answer, or of the sentence that the engine says instead
-// A run in the page: the question that opens it, and what the engine then reads of a disk, file by file.
+// ---- The engine: a question returns a promise of its answer, rejected with the engine's error
+// A run in the page: the question that opens it, and the files that the engine then reads.
 export const embedded_run = json_in("run");
 const waiting = new Map();
 let worker = null, asked = 0;
 
-// `dead` is a sentence once the engine has stopped; `when_dead` is told. `look` is of the model that is shown, with these
-// edits besides those in force.
+// `dead` is a sentence once the engine has stopped; then `when_dead` is called. `look` takes the model that is shown,
+// with these edits added to those in force.
 export const source = {
   has_engine: Boolean(element("engine-module")), ask: recorded, dead: "", when_dead: () => {}, look: null,
 };

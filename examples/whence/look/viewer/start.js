@@ -1,4 +1,4 @@
-// The views that this run has something for, and the start of the page.
+// The views for which this run has data, and the start of the page.
 import { start, state } from "./state.js";
 import { besides, data, letters_of, places_of, quantities, sheet_of } from "./data.js";
 import { source } from "./source.js";
@@ -22,7 +22,7 @@ import { offer_saving } from "./save.js";
 offered.push(overview_view, story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
   logit_view, patch_view, edits_view, quantities_view);
 
-// At the first quantity of pairs the strongest gradient in all layers and heads; where it has none, the largest value.
+// Starts at the strongest gradient of the first quantity of pairs, in all layers and heads; without one, at the largest value.
 function strongest_cell(pairs) {
   let best = { size: 0 };
   for (const place of places_of(pairs.name)) {
@@ -37,7 +37,7 @@ function strongest_cell(pairs) {
 
 function begin_at_run() {
   const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
-  state.beside = start.beside = Math.max(0, besides.length - 1);  // of a training the end, which this run is too
+  state.beside = start.beside = Math.max(0, besides.length - 1);  // a training's end, which is this run too
   Object.assign(state, data.overview ? start_of_windows() : data.story ?? strongest_cell(pairs));
 }
 
@@ -54,7 +54,7 @@ addEventListener("hashchange", () => {
   if (source.begin) source.begin();
   else update();
 });
-source.begin?.(begin_at_run);  // an engine has nothing to show yet
+source.begin?.(begin_at_run);  // an engine shows nothing before
 let last_width = stage.clientWidth;
 addEventListener("resize", () => {
   if (stage.clientWidth === last_width) return;

@@ -1,4 +1,4 @@
-// View: the text itself, each token shaded by what the selected one counts, attends to, or hands a gradient.
+// View: the text, each token shaded by what the selected token counts, attends to, or gives a gradient.
 import {
   clamped, counted, folded, make, norm_of, note, on_keys, right_cell, table_of, token_text
 } from "./elements.js";
@@ -13,8 +13,8 @@ import { reach_of, row_of } from "./curves.js";
 const readable = () => measured.filter((quantity) => /\b[ij] j$|^(b )?(h )?t [dc]$/.test(quantity.axes));
 const reading_kind = () => state.part === "gradient" ? "gradient" : "value";
 
-// One number per token, null where it is masked: the selected token's row or column of a map of pairs, or the size of
-// each token's own vector.
+// Returns one number per token, null if masked: the selected token's row or column of a map of pairs, or the norm of
+// each token's vector.
 function shading(at) {
   const sheet = sheet_of(state.quantity, reading_kind(), at, state.run);
   if (!sheet) return null;
@@ -25,7 +25,7 @@ function shading(at) {
   return { sheet, values: tokens.map((_, index) => value_at(sheet, ...seen(index)) ?? null), scale: sheet.scale };
 }
 
-// The colours' ends: those of the map, so that rows can be compared, or of what is shown.
+// Returns the colours' ends: the map's, for comparing rows, or those of the shown numbers.
 function shading_range({ sheet, values, scale }) {
   const own = reach_of(values);
   if (sheet.row_axis === "t") return own;
@@ -33,7 +33,7 @@ function shading_range({ sheet, values, scale }) {
   return two_sided(scale) ? [-Math.max(...own.map(Math.abs)), Math.max(...own.map(Math.abs))] : own;
 }
 
-// The colour, and a line as long as the number is large: at the foot where it is positive, at the head where not.
+// Sets the colour, and a line as long as the number is large: at the foot if positive, else at the head.
 function shade(element, value, scale, range) {
   const hidden = value === null, { rgb, ink } = stop_of(scale, value, range);
   const size = 100 * Math.min(1, Math.abs(value) / (Math.max(...range.map(Math.abs)) || 1));
@@ -52,7 +52,7 @@ function draw_text() {
       choose({ i: clamped(index, 0, words.length - 1) });
       words[state.i].scrollIntoView({ block: "nearest" });
     }) }, words.map((word, index) => [word, line_breaks(data.tokens[index])]));
-  stage.append(title, text, note("The line in a token is as long as its number is large: at the foot if positive, at " +
+  stage.append(title, text, note("The line in a token is as long as its number is large, at the foot if positive, at " +
     "the head if not. \u21b5 is the end of a line, \u2423 a space. Hatched tokens are masked."),
   folded("as a table", () => list));
   follow_pointer(text, ({ target }) => {
@@ -63,7 +63,7 @@ function draw_text() {
   of_selection(() => list.replaceChildren(...reading_table()));
 }
 
-// The end of a line ends it here too, so that paragraphs look as they are.
+// A line break in a token is one here too, so that paragraphs keep their look.
 const line_breaks = (token) => [...token].filter((letter) => letter === "\n").map(() => make("br"));
 
 function shade_words(title, text, words) {
@@ -88,7 +88,7 @@ function title_of(shaded) {
   return [`${shaded.sheet.title}, ${place_words()}: ${side}`, token_name(state.i)];
 }
 
-// Up and down go to the nearest token of the next line that has one above or below.
+// Up and down go to the next line with a token above or below, and to the nearest there.
 function word_beside(words, key) {
   const near = { ArrowUp: -1, ArrowDown: 1 }[key];
   return near ? word_beyond(words, near)

@@ -55,7 +55,7 @@ function draw_causes() {
   of_selection(() => told.replaceChildren(...cause_card(sheet)));
 }
 
-// Counted in the numbers themselves, so that the causes can be seen to be complete.
+// Counts zeros in the numbers themselves, to show that the causes are complete.
 function zero_words(sheet, by) {
   if (sheet.kind !== "gradient") return `${sum_of(by.slice(1))} entries have a cause`;
   const zeros = counted(sheet.cells.length).filter((cell) => sheet.cells[cell] === 0);

@@ -1,5 +1,5 @@
-// Part of the view "quantities": the selected number worked out, of what it is made and to what it hands its gradient,
-// and the walk from number to number, from the loss down.
+// Part of the view "quantities": the selected number as a sum, its gradient as a sum, and the walk from number to
+// number, from the loss down.
 import {
   button, clamped, command_code, format, make, name_cell, note, on_keys, sum_of, table_of, unique
 } from "./elements.js";
@@ -13,7 +13,7 @@ import { equation } from "./equation.js";
 import { label_of } from "./map.js";
 
 // ---- Numbers
-// One number is a quantity, a layer and an index into the layer's array of it; here the one at the selected place.
+// A number is a quantity, a layer and an index into the layer's array; number_of takes the selected place.
 const of_probe = (probe) => measured.find((quantity) => quantity.probe === probe);
 const array_of = ({ quantity, layer }, field) => decode(part_of(quantity, layer), field);
 export const number_at = (number, field) => array_of(number, field)?.[number.index];
@@ -44,11 +44,11 @@ const long_name = (number) => make("span", {}, `${number.quantity.name}[`,
   ...axes_of(number).flatMap(([letter, index], k) => [k ? ", " : "", `${letter}=`, label_of(letter, index)]), "]");
 
 // ---- Links
-// Derivatives between neighbours: of `to` at b by `from` at a, along paths that pass no other named quantity.
+// Links are derivatives between neighbours: of `to` at b by `from` at a, past no other named quantity.
 const links_in = (layer) => (data.links ?? []).filter((link) => link.layer === layer);
 const linked = ({ quantity, layer }, side) => links_in(layer).filter((link) => link[side] === quantity.probe);
 
-// What a number is made of (it is `to`), or what is made of it (it is `from`): the other number, and the derivative.
+// Returns the other ends of a number's links with the derivatives: its inputs if it is `to`, its consumers if `from`.
 function neighbours(number, side) {
   return linked(number, side).flatMap((link) => {
     const a = decode(link, "a", "steps"), b = decode(link, "b", "steps") ?? a, derivative = decode(link, "derivative");
@@ -59,7 +59,7 @@ function neighbours(number, side) {
   });
 }
 
-// Products of the derivatives and what the others have: their values, or the gradients that reached them.
+// Returns products of the derivatives and the other numbers' values, or their gradients.
 function terms_of(number, side, field) {
   const terms = neighbours(number, side).map((term) => ({ ...term, other: number_at(term.number, field) ?? NaN }));
   for (const term of terms) term.product = term.derivative * term.other;
@@ -70,15 +70,14 @@ const total_of = (terms) => sum_of(terms.map(({ product }) => product));
 const size_of = (terms) => sum_of(terms.map(({ product }) => Math.abs(product)));
 const apart = (terms, value) => Math.abs(total_of(terms) - value) / (size_of(terms) || Math.abs(value) || 1);
 
-// In long texts only some queries have links. A key's gradient is a sum over all queries; what it is made of is its
-// own.
+// In long texts only some queries have links. A key's gradient is a sum over all queries; a key's value is not.
 const linked_rows = ({ layer }) => data.link_rows?.[layer] ?? [];
 function complete(number, side) {
   const rows = linked_rows(number), own = new Map(axes_of(number)).get("i");
   return rows.length >= tokens.length || rows.includes(own) || (own === undefined && side === "to");
 }
 
-// Of what it is made of, those of one quantity, the largest product first; null where their links are not all here.
+// Returns a number's inputs from one quantity, the largest product first; null if links are missing.
 export function made_of(number, quantity) {
   const known = linked(number, "to").some(({ from }) => from === quantity.probe) && complete(number, "to");
   return known ? terms_of(number, "to", "value").filter((each) => each.number.quantity === quantity) : null;
@@ -90,10 +89,10 @@ function explain_words(number, of) {
 }
 
 const by_command = (number, of, ...words) => note(...words,
-  data.command ? [" The command line works it out: ", command_code(explain_words(number, of))] : "");
+  data.command ? [" This command works it out: ", command_code(explain_words(number, of))] : "");
 const go_button = (words, focus, act, attributes) => button(words, focus, act, { class: "go", ...attributes });
 
-// A query whose numbers have links: one can go there, where the number is of a query.
+// Returns a link to a query that has links, where the number is of a query.
 function row_link(number, i) {
   if (!letters_of(number.quantity).includes("i")) return String(i);
   return go_button(i, `row ${i}`, () => {
@@ -102,7 +101,7 @@ function row_link(number, i) {
   });
 }
 
-// Why a side has no table, or null where it has one.
+// Says why a side has no table; null if it has one.
 export function lacking_words(number, side, of) {
   const kind = data.causes[cause_of_number(number)]?.kind;
   if (kind === "masked") return by_command(number, of, "The mask hides this pair: it is no part of the model.");
@@ -113,15 +112,15 @@ export function lacking_words(number, side, of) {
   if (side === "from" && is_left_out(number)) return by_command(number, of, left_out_words);
   const other = linked(number, side === "from" ? "to" : "from").length;
   if (!other) return by_command(number, of, "The page has no links of this quantity.");
-  if (side === "from") return make("p", {}, "It arrives from what follows the layer: the residual stream.");
-  return by_command(number, of, "What it is made of has no name here.");
+  if (side === "from") return make("p", {}, "It arrives from the residual stream after the layer.");
+  return by_command(number, of, "Its parts have no names here.");
 }
 
-// Links are kept where their sum is autograd's number; elsewhere nothing is claimed.
+// Links are kept where their sum is autograd's number; elsewhere the page claims nothing.
 export const is_left_out = ({ quantity, layer }) =>
   data.left_out?.some(([of_layer, from]) => of_layer === layer && from === quantity.probe);
-const left_out_words = "Left out: what hands it its gradient does not add up to autograd\u2019s number. That is " +
-  "rounding, and gone with --dtype f64, or an op whose backward is not its derivative.";
+const left_out_words = "Left out: the parts of its gradient do not add up to autograd\u2019s number. The reason is " +
+  "rounding, which --dtype f64 removes, or an op whose backward is not its derivative.";
 
 const cause_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "causes", 8)?.[index];
 
@@ -150,12 +149,12 @@ function value_side(number) {
     make("p", { class: "check" }, ...sum_sentence(value, terms, groups))];
 }
 
-// A product of two quantities is a sum over each of them, so that each alone adds up.
+// A product of two quantities is a sum over each of them, so each sum is complete.
 function sum_sentence(value, terms, groups) {
   const closes = (some) => apart(some, value) <= 1e-5;
   if (closes(terms)) return [make("b", {}, "The products add up to "), make("b", {}, shown(total_of(terms))), "."];
   const whole = groups.filter((group) => closes(group.terms));
-  if (!whole.length) return ["The equation makes it of these; it is no sum of the products."];
+  if (!whole.length) return ["The equation uses these numbers, but not as a sum of products."];
   const sums = whole.map((group) => `those over ${group.quantity.name} alone to ${shown(total_of(group.terms))}`);
   return [make("b", {}, `The products add up, ${sums.join(", ")}.`)];
 }
@@ -170,11 +169,11 @@ function gradient_side(number) {
   const terms = terms_of(number, "from", "gradient");
   const heads = ["handed back by", "dLoss/d it", `d it/d${name}`, "product"];
   const table = terms.length ? terms_table(terms, heads, "worked gradient", true)
-    : make("p", {}, "Nothing hands it a gradient.");
+    : make("p", {}, "No number hands it a gradient.");
   return [title, ...cause, table, difference_sentence(terms, gradient, number)];
 }
 
-// What rounding may do to the sum: look/links.cpp says why, and judges so too.
+// Compares the sum with the bound on rounding that look/links.cpp derives.
 function difference_sentence(terms, gradient, { quantity, layer }) {
   const part = part_of(quantity, layer), all = decode(part, "gradient");
   const beside = 0.1 * Math.max(...extremes_of(all).map(Math.abs)), size = size_of(terms), exact = part.bits === 64;
@@ -208,7 +207,7 @@ function walk_now(number) {
   return at < 0 ? { walk: [number], at: 0 } : { walk, at };
 }
 
-// The reader's place on the page stays; the keyboard goes on at the first line of the same table.
+// The page keeps its place; the keyboard goes on at the first line of the same table.
 function go(number, walk) {
   const section = document.querySelector(".worked"), top = section.getBoundingClientRect().top;
   const side = /^worked (value|gradient)/.exec(document.activeElement?.dataset.focus)?.[0];
@@ -225,14 +224,14 @@ function walk_to(number, toward_loss) {
   go(number, toward_loss ? [number, ...walk.slice(at)] : [...walk.slice(0, at + 1), number]);
 }
 
-// What was walked to last is left: the end of the walk, or its start where it went towards the loss.
+// Leaves the number walked to last: the end of the walk, or its start if it went towards the loss.
 function walk_back() {
   const { walk, at } = walk_now(selected_number());
   if (at > 0) go(walk[at - 1], walk.slice(0, at));
   else if (walk.length > 1) go(walk[1], walk.slice(1));
 }
 
-// Where the gradient enters the layer: what nothing named is made of, at its strongest among those that have links.
+// The gradient enters the layer at a number of which no named number is made; strongest_end is the strongest with links.
 const is_end = (number) => linked(number, "to").length > 0 && !linked(number, "from").length;
 function strongest_end() {
   const { layer } = state, ends = (each) => part_of(each, layer) && is_end({ quantity: each, layer });

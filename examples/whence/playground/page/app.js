@@ -1,4 +1,4 @@
-// View: the playground itself, models side by side; how the page with an engine begins, and what the keyboard does.
+// View: the playground, models side by side; the start of a page with an engine; and the keyboard.
 import { button, counted, dress, make, note } from "./elements.js";
 import { followers, redrawn, start, state } from "./state.js";
 import { embedded_run, source, start_engine } from "./source.js";
@@ -29,7 +29,7 @@ const play = button("Play", "play", toggle, { class: "play" });
 const step = button("Step", "step", () => step_once());
 const again = button("Start again", "again", () => begin_all({}));
 
-// All models anew, with these sizes in place of theirs.
+// Begins all models anew, with these sizes changed.
 async function begin_all(change) {
   await pause();
   size_problem.textContent = "";
@@ -98,14 +98,14 @@ size_problem, make("div", { class: "said" }, status, revive), told];
 const bench_view = {
   key: "playground", title: "Playground", wants: () => source.has_engine, live: true, bar, without: ["learner", "run", "beside"],
   hint: embedded_run ? "Change a number: all that follows from it is computed again."
-    : "Press Play, and look where the losses part; then change a number of what was learned.",
+    : "Press Play, and look where the losses part; then change a learned number.",
   controls: () => ["layer", "head", "sample", "digits"],
   readout: pair_words,
   draw() {
     above.hidden = true;
     stage.append(task, embedded_run ? "" : lessons_panel, make("div", { class: "bench" }, columns,
       make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
-    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlined is what an edit has moved.",
+    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlines show what an edit has moved.",
       embedded_run ? "" : " Space plays and pauses."));
     redrawn.push(redraw);
     followers.push(show_cursors);
@@ -126,7 +126,7 @@ drawn.push(() => {
   if (begun && !bench.playing) written = setTimeout(write_address, 400);
 });
 
-// ---- The other views are of one model, looked at whole
+// ---- The other views show one whole model
 let whole = "";
 missing.of_view = (view) => {
   const learner = selected_learner();
@@ -156,9 +156,9 @@ source.put_edits = async (edits) => {
   return learner.edit_problem || outcome_words(learner);
 };
 
-// ---- Beginning, and a state from the address
-let restoring = null;  // until it is done
-let begun = false;     // whether the models are those of the address
+// ---- The start, and a state from the address
+let restoring = null;  // until restored
+let begun = false;     // true if the models are those of the address
 async function begin_with(models) {
   for (const index of counted(models.length)) {
     try {
@@ -193,13 +193,13 @@ async function restore(link, begin_at_run) {
     if (selected_learner()?.look && !bench.playing) await inspect(selected_learner());
     if (embedded_run && begin_at_run) begin_at_run(), read_address(link.text);
   } catch (problem) { if (!source.dead) say(problem.message); }
-  if (link.ignored.length) say(`Of the address, this makes no sense and was ignored: ${link.ignored.join(", ")}.`);
+  if (link.ignored.length) say(`These parts of the address were ignored: ${link.ignored.join(", ")}.`);
   const others = views.filter((each) => each !== bench_view);
-  if (state.view !== view) return update();  // somebody has gone on
+  if (state.view !== view) return update();  // the reader has gone on
   update({ view: link.view ?? (embedded_run && others.length ? others[0] : bench_view).key });
 }
 
-// A new engine, and the models as they were begun.
+// Begins a new engine, and its models anew.
 async function restart() {
   start_engine();
   say("A new engine begins.");
@@ -234,7 +234,7 @@ state.quantity = start.quantity = "gates";
 forget_pair();
 start_engine();
 say("The engine is starting.");
-let link = read_link();  // before the address is that of a page without models
+let link = read_link();  // before the address becomes that of a page without models
 source.begin = async (begin_at_run) => {
   link ??= read_link();
   const told = link;

@@ -1,4 +1,4 @@
-// The models: what each was begun with, how far it has learned, the edits in force, and what was last seen of it.
+// The models: the options of each, its training so far, the edits in force, and the last look at it.
 import { clamped } from "./elements.js";
 import { state } from "./state.js";
 import { source } from "./source.js";
@@ -6,13 +6,13 @@ import { data, part_of, run_of, sheet_of } from "./data.js";
 
 export const learners = [];
 export const sizes = { length: 32, layers: 2, heads: 2, dim: 32, seed: 0, rate: 0.001 };
-// A head has an even number of channels, as RoPE turns them in twos.
+// Heads have an even number of channels, as RoPE rotates pairs.
 export const dim_for = (heads, dim = sizes.dim) => Math.ceil(dim / (2 * heads)) * 2 * heads;
 export const selected_learner = () => learners[clamped(state.learner, 0, learners.length - 1)];
 export const when_of = ({ label, step }) => label ?? `step ${step}`;
 
-// ---- What is drawn of them is drawn again with the screen's next picture, however often it is asked for
-export const bench = { said: "", playing: false };  // the status line; whether steps are being taken
+// ---- Redraws at the screen's next picture, once for any number of requests
+export const bench = { said: "", playing: false };  // the status line; true while steps are taken
 export const drawn = [];
 let planned = false;
 export function redraw() {
@@ -28,7 +28,7 @@ export function say(sentence) {
   redraw();
 }
 
-// ---- New weights, or with `opens` those of a run, which learns no more. Where the engine refuses, all stays as it was.
+// ---- Draws new weights, or with `opens` takes those of a run, which learns no more. If the engine refuses, nothing changes.
 let births = 0;
 export async function begin(index, { opens, ...options }) {
   const question = opens ?? { ask: "begin", ...sizes, ...options };
@@ -45,7 +45,7 @@ export async function begin(index, { opens, ...options }) {
   redraw();
 }
 
-// So many steps that one question takes about a tenth of a second.
+// Adapts the steps so that one question takes about a tenth of a second.
 export async function train(learner, steps) {
   const { step, losses, milliseconds } = await source.ask({ ask: "train", model: learner.index, steps });
   learner.step = step;
@@ -61,11 +61,11 @@ export async function test(learner) {
 }
 
 // ---- Looks
-// What was seen is kept until something changes; with `last` it is also the look that the engine answers questions about.
+// A look is kept until something changes; with `last` it is also the look about which the engine answers questions.
 export const key_of = (learner, edits = learner.edits) =>
   JSON.stringify([learner.index, learner.born, learner.step, state.sample, edits]);
 export const is_current = (learner) => learner.look?.key === key_of(learner);
-// What is shown is compared with: the pass without the edits, where some are in force.
+// Returns the pass without the edits, for comparison, if some are in force.
 export const unedited = (learner) => learner.edits.length && is_current(learner) ? learner.plain : null;
 export async function look(learner, { edits = learner.edits, last = false } = {}) {
   const key = key_of(learner, edits), known = [learner.look, learner.plain].find((each) => each?.key === key);
@@ -79,7 +79,7 @@ export async function look(learner, { edits = learner.edits, last = false } = {}
   return keep(learner, { ...losses, run: run_of(page, numbers), key });
 }
 
-// Questions about a look. They are posted with it at once, so that no other look comes between.
+// Asks about a look. Questions are posted with it at once, so that no other look comes between.
 export async function ask_about(learner, questions) {
   const asked = [look(learner, { last: true }),
     ...questions.map((question) => source.ask({ model: learner.index, ...question }))];
@@ -93,14 +93,14 @@ function keep(learner, seen) {
   return seen;
 }
 
-// All models as they now are. A sample or an edit that the engine refuses is told, and the page goes on.
+// Looks at all models as they are now. If the engine refuses a sample or an edit, the page says so and goes on.
 export async function look_at_all() {
   for (const learner of [...learners]) {
     if (!is_current(learner)) await look(learner).catch((problem) => say(problem.message));
   }
 }
 
-// ---- What a look shows: the layer that the reader chose, or the last that a quantity has
+// ---- Contents of a look: the layer that the reader chose, or the last that a quantity has
 export function layer_of(quantity) {
   return part_of(quantity, state.layer) ? state.layer : quantity.layers.at(-1).layer;
 }
@@ -109,8 +109,8 @@ export function sheet_in({ run }, name, kind = "value") {
   return quantity ? sheet_of(name, kind, { ...state, layer: layer_of(quantity) }, run) : null;
 }
 
-// Quantities of pairs: the attention pattern, up to four of the scheme's own or the logits where it has none, and the
-// selected one.
+// Quantities of pairs: the attention pattern, up to four of the scheme's own (or the logits if it has none), and the
+// selected quantity.
 export const of_pairs = ({ run }) => run.quantities.filter(({ axes }) => /^\w i j$/.test(axes));
 export function shown_quantities(seen) {
   const all = of_pairs(seen), own = all.filter(({ scheme }) => scheme).slice(0, 4);
@@ -119,7 +119,7 @@ export function shown_quantities(seen) {
     .sort((one, other) => Number(other.name === "pattern") - Number(one.name === "pattern"));
 }
 
-// A first pair: the last token that is asked for, and the one before it. What is out of reach comes to the edge.
+// Selects a first pair: the last token with a question, and the one before. Places out of reach move to the edge.
 export function settle_pair() {
   const seen = selected_learner()?.look;
   if (!seen) return;

@@ -1,4 +1,4 @@
-// What the address keeps besides the state: the models, their steps and their edits:
+// The address keeps, in addition to the state, the models, their steps and their edits:
 // #view=playground&i=9&j=3&model=cope~seed=1&step=100&edit=0:gates layer=0 = 0
 import { start, state } from "./state.js";
 import { told_besides } from "./frame.js";
@@ -13,7 +13,7 @@ told_besides.push(() => !learners.length ? [] : [
   ...learners.flatMap(({ index, edits }) => edits.map((edit) => ["edit", `${index}:${edit}`])),
 ]);
 
-// ---- Reading: what is there, and what makes no sense
+// ---- Reading: known keys, and those to ignore
 const kinds = {
   step: (text) => /^\d{1,6}(,\d{1,6})*$/.test(text) ? text.split(",").map(Number) : undefined,
   model(text) {

@@ -1,4 +1,4 @@
-// The lessons of the playground: models of their own, trained while one looks, with what to show and what to try.
+// The lessons of the playground: their own models, trained while the reader looks, a place to look at, an edit to try.
 import { button, dress, make } from "./elements.js";
 import { state } from "./state.js";
 import { update } from "./frame.js";
@@ -28,7 +28,7 @@ async function open(key, { move = true } = {}) {
   return true;
 }
 
-// To the picture that the lesson is about, where it is out of sight.
+// Scrolls to the picture that the lesson is about.
 function show_pair() {
   requestAnimationFrame(() => requestAnimationFrame(() =>
     document.querySelector(`[data-focus="${CSS.escape(`${state.learner} ${state.quantity} ${state.half}`)}"]`)
@@ -36,7 +36,7 @@ function show_pair() {
 }
 
 async function try_edits(lesson) {
-  await opened;  // what opens drops edits
+  await opened;  // opening drops edits
   const edited = (lesson.edited_models ?? [lesson.show.model]).map((index) => learners[index]);
   await pause();
   if (edited.some((learner) => learner.step < lesson.steps) && !await run(() => lesson.steps)) return;

@@ -1,9 +1,9 @@
-// Steps of all models, one model's slice after another's, with what the page shows of them in between.
+// Takes steps of all models, a slice of each in alternation, and shows the models in between.
 import { source } from "./source.js";
 import { bench, learners, look, look_at_all, redraw, say, test, train } from "./learners.js";
 
 export const still = matchMedia("(prefers-reduced-motion: reduce)");
-let turn = 0, loop = Promise.resolve();  // a turn ends when another begins
+let turn = 0, loop = Promise.resolve();  // a run ends when another begins
 
 export function pause() {
   ++turn;
@@ -11,7 +11,7 @@ export function pause() {
   return loop;
 }
 
-// Until each model is at the step that `until` says of it, or somebody pauses: true where nobody did.
+// Trains each model to the step that `until` returns for it; false if somebody pauses before.
 export async function run(until = (learner) => learner.steps) {
   await pause();
   const mine = ++turn;
@@ -27,7 +27,7 @@ export async function run(until = (learner) => learner.steps) {
   return mine === turn && !source.dead;
 }
 
-// The one that is behind goes first, so that all are compared at the same step.
+// The model that is behind goes first, so that all are compared at the same step.
 async function steps_of(mine, until) {
   const goal = (learner) => Math.min(until(learner), learner.steps);
   const behind = () => learners.filter((each) => each.step < goal(each)).sort((one, other) => one.step - other.step)[0];
@@ -41,7 +41,7 @@ async function steps_of(mine, until) {
 }
 const every = 50;
 
-// One model's maps at a time, and so rarely that looking takes a fifth of the time at most.
+// Looks at one model at a time, and so rarely that looking takes a fifth of the time at most.
 let looked = 0, cost = 0, whose = 0;
 async function refresh() {
   const now = performance.now();

@@ -1,6 +1,6 @@
-// The thread in which the engine lives. The page (look/viewer/source.js) puts two functions in front of this: whence.js as
+// The engine's thread. The page (look/viewer/source.js) puts two functions in front of this text: whence.js as
 // `load_engine(Module)`, and `inflated(text)`.
-// Questions are answered in the order in which they come; those that come before the engine is ready wait.
+// Questions are answered in order; a question that comes before the engine is ready waits.
 let engine = null, began = null;
 
 async function begin(text, files) {
