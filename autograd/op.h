@@ -8,18 +8,19 @@
 //     static Samples<Square> samples();
 //   };
 //   Tensor square(const Tensor& x, Site site) { return apply(Square{}, site, x); }
-//   static const Checked<Square> checked;  // and every generic test follows
+//   static const Checked<Square> checked;  // registers the op with all generic tests
 //
 // forward checks its arguments under the names that the public function gives them. It works on values: it allocates
 // the output and calls the op's kernel, kernels(device). It may also use any function of autograd/ops.h or
-// tensor/raw.h; inside forward nothing is recorded. backward is made of functions of autograd/ops.h, so that it can
-// itself be differentiated. It does not repeat the checks of forward. If backward applies the same op, put the checks
-// into the public function, so that backward does not repeat them.
+// tensor/raw.h; inside forward nothing is recorded. backward normally calls functions of autograd/ops.h, so that it can
+// itself be differentiated. needs[i] is true if the gradient of input i is wanted; else Tensor() may take its place.
+// backward does not repeat the checks of forward. If backward applies the same op, it calls apply(), and the checks are
+// in the public function. A Site is the source line of the user's call, for errors and reports.
 //
-// Attributes are members, documented at the public function. `static constexpr bool once = true;` declares that
-// backward has no derivative of its own: create_graph through the op is refused. A backward that is a kernel gets one
-// if it returns gradients_of(the op composed of other ops, ...) while recording() (autograd/backward.h). Optional
-// members: `static std::vector<BadInput> bad_inputs()`, the calls that the op refuses (autograd/check/samples.h); for a
+// Attributes are members, documented at the public function. `static constexpr bool once = true;` declares that the op
+// can be differentiated only once: create_graph through the op is refused. A backward that calls a kernel can be
+// differentiated if, while recording(), it returns gradients made of ops: composed by hand (ops/softmax.cpp), or
+// gradients_of(the op composed of other ops, ...) (autograd/backward.h). Optional members: `static std::vector<BadInput> bad_inputs()`, the calls that the op refuses (autograd/check/samples.h); for a
 // family of functions in one op `const char* label() const`, which graphs and errors show instead of the name;
 // `stops(saved, input)` and the others that autograd/inspectable.h explains.
 //
@@ -45,8 +46,8 @@ concept Once = requires { requires Op::once; };
 
 namespace detail {
 
-// Support for duals (autograd/check/gradcheck.h). If one input is dual, each other floating input becomes a dual with
-// tangent 0.
+// Support for duals, numbers with their derivative in one direction, the tangent (autograd/check/gradcheck.h). If one
+// input is dual, each other floating input becomes a dual with tangent 0.
 bool mixes_duals(std::span<const Tensor* const> inputs);
 Tensor beside_duals(const Tensor& x);
 
@@ -112,7 +113,8 @@ ResultsOf<Op, In...> forward(const Op& op, typename Op::Saved& saved, Node* node
 
 }  // namespace detail
 
-// Returns y = op(in...), recorded if recording() and any input has history. Integer and boolean inputs never have.
+// Returns y = op(in...), recorded if recording() and any input has history: it is a leaf whose gradient is wanted, or was
+// computed from one. Integer and boolean inputs never have.
 template <class Op, class... In>
 [[nodiscard]] detail::ResultsOf<Op, In...> apply(Op op, const Site& site, const In&... in) {
   const char* const label = detail::label_of(op);

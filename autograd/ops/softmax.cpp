@@ -1,5 +1,5 @@
 // Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask allows, else 0
-//   dx = y (dy - sum_j y_j dy_j)        A row in which every entry is masked is 0 in both directions.
+//   dx = y (dy - sum_j y_j dy_j)        If every entry of a row is masked, its y and dx are 0.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -22,7 +22,8 @@ struct Softmax {
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    // y_j = e^{x_j} / Z: dy_j/dx_l = y_j ([j = l] - y_l). The mask is not needed again: y is 0 where it is false.
+    // The derivative of y_j with respect to x_l is y_j (1 - y_l) for j = l, else -y_j y_l. The mask is not needed again:
+    // y is 0 where it is false.
     const Tensor y = saved.y.get();
     // Recorded (create_graph): composed of ops that have derivatives.
     if (recording()) return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
@@ -30,6 +31,7 @@ struct Softmax {
     kernels(y).softmax_backward(y, raw::contiguous(dy), dx);
     return {dx, Tensor()};
   }
+  // The cause of a gradient near 0, by entry: it has nearly all of the weight, or nearly none.
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
     std::vector<Stop> all;
     for (const double weight : saved.y.peek().to_vector()) all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
