@@ -2,8 +2,7 @@
 //                                                          Golovneva et al. 2024, arXiv:2405.18719, appendix C
 //   p_ij = sum_{l=j..i} g_il                                         gates g: nn/positional/contextual.h        (Eq. 4)
 //   output=vector  A_ij = S_ij + q_i.e(p_ij),  e(p) = W2 relu(w1 p + b1) + b2 in R^d        our reading of a name
-//                       = S_ij + u_i.relu(w1 p_ij + b1) + q_i.b2,  u_i = W2' q_i           the form computed, without
-//                       e(p_ij)
+//                       = S_ij + u_i.relu(w1 p_ij + b1) + q_i.b2,  u_i = W2' q_i           the form that is computed
 //   output=head    A_ij = S_ij + W2[h].relu(w1 p_ij + b1) + b2[h]                           a bias per head: reading R2
 // The paper gives only the variant's name and its N hidden units. There is no clamp: p may be as large as the run is
 // long. One network serves all heads.
