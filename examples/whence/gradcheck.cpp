@@ -1,5 +1,5 @@
-// gradcheck: are the gradients right? Of an op, of a scheme's text, or of all there is;
-// by duals and differences in f64.
+// gradcheck: checks the gradients of an op, of a scheme's text, or of everything, by dual numbers and by differences in
+// f64.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -54,12 +54,12 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence gradcheck cope --twice", "its second derivatives");
 }
 
-// "8.2e-09"; an exact 0 stands out.
+// Formats an error: "8.2e-09"; an exact 0 is printed as such.
 std::string scientific(double value) {
   return value == 0 ? "0" : to_text(std::scientific, std::setprecision(1), value);
 }
 
-// An error of differences, where they say something.
+// Formats an error of differences, if they say something.
 std::string by_differences(double error, const GradientChecks& checks, const Options& options) {
   return options.check.differences && !options.check.twice && checks.note.empty() ? scientific(error) : "-";
 }
@@ -117,8 +117,8 @@ std::vector<Checkable> everything(const Options& options) {
   return all;
 }
 
-// Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to
-// run, and any other error is a failure.
+// Returns nothing if the schemes refuse their options or each other, which they do with an InputError. Any other error
+// is a failure: what a scheme accepts must run.
 std::optional<GradientChecks> check_one(const Checkable& what, const Options& options) {
   static const std::vector<std::string> promised = promised_texts();
   try {
@@ -195,7 +195,7 @@ void list_everything() {
     std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';
 }
 
-// Whoever gives an option expects it to do something.
+// Refuses options that would have no effect.
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   if (options.list && !options.names.empty())

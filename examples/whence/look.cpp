@@ -1,5 +1,5 @@
-// look: whence did this gradient come? One pass of a trained model, with every named number, its gradient, the paths by
-// which that came, and why it is zero where it is.
+// look: whence did this gradient come? Shows one pass of a trained model: every named number, its gradient, the paths
+// by which the gradient came, and why it is zero where it is.
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -133,7 +133,7 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
     std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }
 
-// Refuses options that would do nothing: some options are of a page, some of a run or a scheme.
+// Refuses options that would have no effect: some are for a page, some for a run or a scheme.
 void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints, bool playground) {
   const bool drawn = !look::is_folder(page.subject.run);
   const struct {
@@ -165,7 +165,7 @@ void write_playground(const look::PageRequest& page) {
   std::cout << "written: " << one_line(file) << '\n';
 }
 
-// Prints `head`, and then what the inspection says of gradients. A place of --explain that is not there prints nothing.
+// Prints `head`, then what the inspection says of gradients. If --explain names a place that does not exist, it prints nothing.
 void print_gradients(const look::Inspection& inspection, const Options& options, const std::string& head) {
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
   std::cout << head << terminal_text(explained);
@@ -221,7 +221,7 @@ void print(const look::Subject& subject, const Options& options) {
   print_logits(forward, options);
 }
 
-// Prints a command for each run below a folder, as lab.py leaves them. Returns false if the folder has none.
+// Prints a command for each run below a folder, such as lab.py's. Returns false if the folder has none.
 bool lists_runs(const std::string& folder) {
   std::error_code none;
   if (!look::is_folder(folder) || std::filesystem::exists(std::filesystem::path(folder) / "run.json", none))

@@ -1,5 +1,4 @@
-// Prints the named models: their parts and how many parameters they have, with any positional scheme; and plans their
-// training.
+// Prints the named models, with any positional scheme: their parts and parameter counts; and plans their training.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -19,7 +18,7 @@ namespace {
 
 std::string in_millions(index_t count) { return fixed(static_cast<double>(count) / 1e6, 2); }
 
-// Paths without the number of the block: "blocks.3.mlp.in.weight" counts for "blocks.*.mlp.in.weight".
+// Replaces the number of the block: "blocks.3.mlp.in.weight" counts for "blocks.*.mlp.in.weight".
 std::string without_number(std::string path) {
   const std::size_t dot = path.find('.', 7);
   return path.starts_with("blocks.") ? "blocks.*" + path.substr(dot) : path;
@@ -42,7 +41,7 @@ void print_all(const std::string& scheme) {
 void print_one(const std::string& name, const std::string& scheme) {
   const PlannedModules planned;
   const Transformer model(named_model(name, scheme));
-  std::vector<Module::Parameter> firsts;  // of each path
+  std::vector<Module::Parameter> firsts;  // the first parameter of each path
   std::map<std::string, index_t> times;
   for (const Module::Parameter& parameter : model.parameters())
     if (times[without_number(parameter.path)]++ == 0) firsts.push_back(parameter);
@@ -67,7 +66,7 @@ struct Options {
   bool plan = false;
 };
 
-// Each row of the tables is there once.
+// Refuses a name that is given twice.
 template <class T> std::vector<T> once(const char* what, const std::vector<T>& list) {
   for (auto each = list.begin(); each != list.end(); ++each)
     if (std::find(list.begin(), each, *each) != each)

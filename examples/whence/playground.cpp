@@ -1,4 +1,4 @@
-// playground: the engine itself in a web page; or in its place, question by question.
+// playground: writes the engine as a web page; or answers the page's questions in its place.
 #include <iostream>
 
 #include "examples/whence/cli/command.h"

@@ -1,4 +1,4 @@
-// precision: from where on 16 and 32 bits no longer tell two positions, biases or gates apart, as a table or as JSON.
+// precision: prints where 16 and 32 bits no longer tell two positions, biases or gates apart, as a table or as JSON.
 #include <cmath>
 #include <iostream>
 

@@ -1,5 +1,5 @@
-// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters go in; every
-// intermediate and every gradient comes out.
+// probe: runs any scheme on tensors from a file: queries, keys, values and parameters go in; every intermediate and
+// every gradient comes out.
 #include <iostream>
 #include <optional>
 
@@ -88,7 +88,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 
 bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
 
-// Options that this scheme, or this file, gives no effect.
+// Refuses options that have no effect with this scheme or this file.
 void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
   const BareAttention& scheme = *input.scheme;
   for (const char* name : {"executor", "bidirectional", "scale"})
@@ -103,7 +103,7 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
   }
 }
 
-// Positions that a scheme has no place for come from the file.
+// Runs the pass. An error about positions or draws of the file names the file.
 SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
   try {
     return run_probe(input, executor);
@@ -115,7 +115,7 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
   }
 }
 
-// What was written, and what was not though one might look for it.
+// Prints what was written, and what a user might miss in it.
 void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
   const BareAttention& scheme = *input.scheme;
   std::cout << scheme.text() << ", " << input.dtype();
@@ -158,7 +158,7 @@ int run_file(const CommandLine& line, const Options& options) {
   const Executor& executor = blocks ? *blocks
                                     : executor_for(wanted ? wanted : &reference_executor(), input.scheme->stages(),
                                           {choice.device, input.dtype(), 0});
-  ProbeInput planned = read_input(line, options);  // what the pass takes is told by the same pass of the same file
+  ProbeInput planned = read_input(line, options);  // planning reads the same file and runs the same pass
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
   std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()),
@@ -184,12 +184,12 @@ int run(CommandLine& line) {
       .heads = options.heads,
       .length = options.length,
       .kv_heads = options.kv_heads};
-  const PlannedModules planned;  // a description takes no memory
+  const PlannedModules planned;  // a planned model takes no memory
   const BareAttention scheme(options.describe, sizes);
   try {
     std::cout << describe_scheme(scheme, options.batch);
   } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
-    throw InputError("--describe: ", error.what());  // rows for fewer positions than --length, for instance
+    throw InputError("--describe: ", error.what());  // for instance, rows for fewer positions than --length
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// recall: one attention head solves associative recall by construction, without positions (DAPE V2, appendix A); and so
+// recall: one attention head without positions solves associative recall by construction (DAPE V2, appendix A), and so
 // do two plain layers with positions.
 #include <algorithm>
 #include <iostream>
@@ -30,9 +30,9 @@ std::vector<index_t> lengths_up_to(index_t longest) {
   return lengths;
 }
 
-constexpr index_t at_once = 16;  // sequences, so that memory does not grow with their number
+constexpr index_t at_once = 16;  // sequences per pass, so that memory does not grow with their number
 
-// All sequences of one length, by `recall` of a few.
+// Runs all sequences of one length, a few at a time.
 template <class Recall> tasks::RecallOutcome outcome_of(const Options& options, index_t length, const Recall& recall) {
   const auto task =
       tasks::make_task("associative_recall", {"--length", std::to_string(length), "--vocabulary",
@@ -48,7 +48,7 @@ template <class Recall> tasks::RecallOutcome outcome_of(const Options& options, 
   return total;
 }
 
-// A line for each length, form and executor.
+// Prints a line for each length, form and executor.
 Table by_construction(const Options& options, const Placement& placement) {
   Table table({"length", "convolution", "scores kept", "executor", "right %", "least mass on the answer"});
   for (const index_t length : lengths_up_to(options.length)) {
@@ -88,10 +88,10 @@ Table by_two_layers(const Options& options, const Placement& placement) {
   return table;
 }
 
-// Both as whole models of this vocabulary and length.
+// Prints both constructions as whole models of this vocabulary and length.
 Table costs(index_t longest) {
   Table table({"construction", "layers", "positions", "dim", "parameters", "operations per token, M"});
-  const Device planned = Device::planned(Device::cpu());  // counts what a pass would compute
+  const Device planned = Device::planned(Device::cpu());  // counts operations, computes nothing
   for (const int layers : {1, 2}) {
     tasks::RecallModel model(layers, longest, longest, "reference");
     const index_t parameters = model.parameter_count();

@@ -1,4 +1,4 @@
-// tokenize: shows how a tokeniser cuts text, and makes a file of GPT-2's two. The library `tokenizers` trains others
+// tokenize: shows how a tokeniser cuts text, and makes one file of GPT-2's two. The library `tokenizers` trains others
 // (examples/experiments/README.md).
 #include <iostream>
 
@@ -43,7 +43,7 @@ void check(const CommandLine& line, const Options& options) {
   ensure_output_file(options.out);
 }
 
-// "|It|'s| 1|2|" and the numbers below.
+// Prints "|It|'s| 1|2|" and the token numbers below.
 void show_cut(const Tokeniser& tokeniser, std::string_view text) {
   const TokenIds ids = tokeniser.encode(text);
   std::string cut, numbers;
@@ -57,7 +57,7 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
 
 std::string_view beginning(std::string_view text, std::int64_t bytes) {
   std::size_t size = std::min(static_cast<std::size_t>(bytes), text.size());
-  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // not inside a character
+  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // never cuts inside a character
   return text.substr(0, size);
 }
 

@@ -12,7 +12,7 @@ namespace {
 using Count = Range<std::int64_t>;
 constexpr std::int64_t many = 1000000000;
 
-// What changes the weights.
+// Options that change the weights.
 void declare_steps(Fields& options, TrainingOptions& training) {
   options.heading("Training")
       .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
@@ -88,7 +88,7 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   declare_validation(options, shown);
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
-  const auto leave_out = [&](bool idle, const char* name) {  // what does nothing is the same whatever it says
+  const auto leave_out = [&](bool idle, const char* name) {  // an option without effect may have any value
     if (idle) std::erase_if(facts, [&](const auto& fact) { return fact.first == name; });
   };
   leave_out(training.precision != DType::f16, "loss-scale-growth");

@@ -58,7 +58,7 @@ std::vector<std::pair<std::string, std::string>> model_facts(const TransformerOp
       {"dim", std::to_string(model.dim)}, {"layers", std::to_string(model.layers)},
       {"heads", std::to_string(model.heads)}, {"activation", to_string(model.activation)}, {"executor", model.executor},
       {"dropout", exact(model.dropout)}};
-  if (model.kv_heads) facts.emplace_back("kv-heads", std::to_string(model.kv_heads));  // older runs say nothing of it
+  if (model.kv_heads) facts.emplace_back("kv-heads", std::to_string(model.kv_heads));  // absent in older runs
   return facts;
 }
 
