@@ -44,7 +44,7 @@ void draw_zeros(const Module& model, double deviation) {
 
 Median median(std::vector<double> values) {
   std::ranges::sort(values);
-  const auto at = [&](double share) {  // linear between neighbours
+  const auto at = [&](double share) {  // interpolates linearly between neighbours
     const double place = share * static_cast<double>(values.size() - 1);
     const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, values.size() - 1);
     return std::lerp(values[below], values[above], place - static_cast<double>(below));
@@ -162,7 +162,7 @@ void Bench::note(const std::string& text) {
   if (!settings_.json && std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
 }
 
-// The columns of the first row, then what later rows have besides.
+// Takes the columns of the first row, then further columns of later rows.
 Table Bench::table_of(const std::vector<Cells>& rows) {
   std::vector<std::string> header;
   for (const Cells& cells : rows)

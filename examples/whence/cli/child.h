@@ -15,7 +15,7 @@ enum class Errors { in_the_file, as_ours };  // the destination of its standard 
 // REQUIRES: called from the thread that lives longest: the child gets its signal when that thread ends.
 [[nodiscard]] pid_t start_child(std::vector<std::string> arguments, const std::string& output, Errors errors);
 
-int wait_for_child(pid_t child);  // returns the exit code
+int wait_for_child(pid_t child);             // returns the exit code
 [[nodiscard]] int exit_code_of(int status);  // or 128 plus the signal that ended it; `status` is waitpid's
 
 }  // namespace whence

@@ -24,10 +24,10 @@ template <class Number> struct Range {
 
 // The words that describe an option.
 struct OptionText {
-  std::string help;  // a few words
+  std::string help;                     // a few words
   std::string unit = {};                // "tokens", "seconds"; empty: a bare number
-  std::string advice = {};  // what to do after a refusal; empty: the default is named
-  std::string initial = {};  // the default's name if it is no value: "1/sqrt(d)"
+  std::string advice = {};              // what to do after a refusal; empty: the default is named
+  std::string initial = {};             // the default's name if it is no value: "1/sqrt(d)"
   std::vector<std::string> known = {};  // values that a shell can complete; others are allowed too
 };
 

@@ -18,7 +18,7 @@ namespace whence {
 class Progress {
  public:
   using Clock = std::function<double()>;  // seconds
-  using Columns = std::function<int()>;  // a terminal's width, read at each drawing because people resize windows
+  using Columns = std::function<int()>;   // a terminal's width, read at each drawing because people resize windows
 
   // A job of `total` steps, shown on standard error, or not at all. `first_step` of them are done already (a resumed
   // run); rate and time left count from here.

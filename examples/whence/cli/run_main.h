@@ -9,9 +9,9 @@ namespace whence {
 
 enum class ExitCode {
   done = 0,
-  failed = 1,  // a check found something, or an Error without its own code
+  failed = 1,         // a check found something, or an Error without its own code
   bad_usage = 2,      // InputError: an option, a name, a size
-  bad_file = 3,  // the content of a file
+  bad_file = 3,       // the content of a file
   bad_system = 4,     // SystemError: the system would not open, read or write
   out_of_memory = 5,  // OutOfMemory, std::bad_alloc
   not_finite = 6,     // NotFinite

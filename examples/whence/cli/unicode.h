@@ -11,8 +11,8 @@ namespace whence {
 
 struct CodePoint {
   std::uint32_t value = 0;  // of an invalid byte: the byte itself
-  std::size_t bytes = 1;  // its size in the text
-  bool valid = true;  // false: not UTF-8 (overlong forms, surrogates and values above U+10FFFF included)
+  std::size_t bytes = 1;    // its size in the text
+  bool valid = true;        // false: not UTF-8 (overlong forms, surrogates and values above U+10FFFF included)
 };
 
 // The code point at the front. REQUIRES: text is not empty.
@@ -21,7 +21,7 @@ struct CodePoint {
 void append_utf8(std::string& text, std::uint32_t code_point);
 inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+FFFD
 
-[[nodiscard]] bool is_letter(const CodePoint& code);  // \p{L}; an invalid byte is none of the three
+[[nodiscard]] bool is_letter(const CodePoint& code);       // \p{L}; an invalid byte is none of the three
 [[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
 [[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
 // Control characters, and characters that have no width, join others, or change the direction of reading.

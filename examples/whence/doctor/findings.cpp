@@ -1,4 +1,4 @@
-// What about a machine does not fit whence, and how it is told.
+// Findings about a machine that does not fit whence, and their words.
 #include <algorithm>
 
 #include "examples/whence/cli/json.h"
@@ -28,7 +28,7 @@ const char* threading(int parallel) {
 }
 
 using Weight = Finding::Weight;
-using Rules = std::vector<std::pair<bool, Finding>>;  // what may hold, and what it then means
+using Rules = std::vector<std::pair<bool, Finding>>;  // a condition, and the finding if it holds
 
 Rules of_build(const MachineFacts& facts) {
   const auto idle = [&](const char* set) { return has(facts.can_do, set) && !has(facts.built_for, set); };

@@ -14,7 +14,7 @@ bool positional(const std::string& path) {
   return path.starts_with("position.") || path.find(".position.") != std::string::npos;
 }
 
-// The option that a size comes from.
+// Names the option that decides a size.
 std::string option_of(const std::string& path) {
   if (path == "embedding.weight" || path == "head.weight") return "--tokeniser, whose tokens are the rows, and --dim";
   if (path.find(".attention.key.") != std::string::npos || path.find(".attention.value.") != std::string::npos)

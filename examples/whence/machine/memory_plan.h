@@ -25,10 +25,10 @@ void require_memory(const TransformerOptions& model, Device device, int numbers)
 struct PlannedTraining {
   TransformerOptions model;
   index_t sequences = 1, length = 1;  // in one part
-  Device device = {};  // the device of the run
+  Device device = {};                 // the device of the run
   DType precision = DType::f32;
   std::int64_t accumulate = 1;  // parts per process
-  bool shared = false;  // with other ranks
+  bool shared = false;          // with other ranks
   OptimizerOptions optimizer = AdamOptions{};
 };
 
@@ -39,8 +39,8 @@ struct TrainingMemory {
   std::size_t weights = 0;
   std::size_t optimiser = 0;  // moments, and the masters of 16-bit weights
   std::size_t attention = 0;  // kept for backward by attention's cores: from queries, keys and values to their mix
-  std::size_t layers = 0;  // kept by the rest of the layers
-  std::size_t around = 0;  // kept by embeddings, logits and loss
+  std::size_t layers = 0;     // kept by the rest of the layers
+  std::size_t around = 0;     // kept by embeddings, logits and loss
   std::size_t gradients = 0;  // all parameters' gradients
   std::size_t peak = 0;
 };
@@ -62,8 +62,8 @@ inline constexpr const char* step_remedies =
 struct PlannedPass {
   TransformerOptions model;
   Device device = {};
-  index_t sequences = 1, length = 1;  // per pass
-  index_t cached = 0;  // tokens with keys and values in the cache
+  index_t sequences = 1, length = 1;              // per pass
+  index_t cached = 0;                             // tokens with keys and values in the cache
   std::string remedy = "choose a smaller model";  // a way to make it smaller
   bool loaded = false;                            // the weights are in memory
 };

@@ -14,9 +14,9 @@ namespace whence {
 // Per token, forward and backward, without the optimiser's step. All pairs of a sequence count, as usual, including
 // those that a causal mask hides. Attention is counted as composed ops, which compute nothing twice.
 struct TrainingOperations {
-  PlannedOperations products;  // the rest: products with weights, norms, embedding, loss
+  PlannedOperations products;   // the rest: products with weights, norms, embedding, loss
   PlannedOperations attention;  // scores, softmax and mix of all layers, without a scheme's share
-  PlannedOperations scheme;  // the scheme's addition to the same model
+  PlannedOperations scheme;     // the scheme's addition to the same model
   [[nodiscard]] double sum() const { return products.sum() + attention.sum() + scheme.sum(); }
 };
 

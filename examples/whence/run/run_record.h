@@ -16,9 +16,9 @@ namespace whence {
 
 struct RunRecord {
   std::string program, version;                              // "train", "0.1.0"
-  std::string subject;  // a task's name
+  std::string subject;                                       // a task's name
   std::vector<std::pair<std::string, std::string>> options;  // every option with its value
-  std::vector<std::string> given;  // options that were on the command line
+  std::vector<std::string> given;                            // options that were on the command line
   std::string data;                                          // SHA-256 of the data
   std::vector<std::pair<std::string, std::string>> facts;    // for readers: parameters, executor, ...
 

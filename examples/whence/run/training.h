@@ -22,15 +22,15 @@ struct LossPoint {
 };
 
 struct TrainingResult {
-  std::int64_t steps = 0;  // in all
-  double seconds = 0;  // of this process, steps alone
+  std::int64_t steps = 0;             // in all
+  double seconds = 0;                 // of this process, steps alone
   double tokens_per_second = 0;       // likewise
-  std::int64_t skipped = 0;  // of all steps: gradients overflowed in f16, and nothing was changed
+  std::int64_t skipped = 0;           // of all steps: gradients overflowed in f16, and nothing was changed
   double loss_scale = 0;              // at the end; 0: none
   std::vector<LossPoint> curve = {};  // one point every log_every steps of this process
   std::int64_t best_step = 0;         // of the best validation; 0: none
   double best_score = 0;              // its score
-  bool stopped_early = false;  // patience ran out
+  bool stopped_early = false;         // patience ran out
 };
 
 struct Validation {
@@ -50,7 +50,7 @@ struct TrainingJob {
     std::string line;
   };
   std::function<Look(std::int64_t step)> look = {};
-  std::function<void()> begin_with = {};  // sets other initial weights for a new run
+  std::function<void()> begin_with = {};      // sets other initial weights for a new run
   std::function<Validation()> validate = {};  // validates the present weights; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume
   std::string record = {};                                            // text of run.json, written when a new run begins

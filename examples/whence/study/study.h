@@ -43,7 +43,7 @@ class Study {
   [[nodiscard]] virtual Json tests() const = 0;
 
   [[nodiscard]] virtual std::string data(std::uint64_t seed) const = 0;  // SHA-256 of the training data
-  [[nodiscard]] virtual Facts facts(const TrainingOptions&) const = 0;  // a resumed run must share these
+  [[nodiscard]] virtual Facts facts(const TrainingOptions&) const = 0;   // a resumed run must share these
   [[nodiscard]] virtual Facts record_facts(const Transformer& model, std::uint64_t seed) const = 0;  // for run.json
 };
 
@@ -51,7 +51,7 @@ class StudyOptions {
  public:
   virtual ~StudyOptions() = default;
 
-  [[nodiscard]] virtual std::string name() const = 0;  // as typed and recorded: "flip_flop"
+  [[nodiscard]] virtual std::string name() const = 0;   // as typed and recorded: "flip_flop"
   [[nodiscard]] virtual std::string title() const = 0;  // one line, for --help
   // Returns options of `train` as "length=64 dim=64 steps=1500": the defaults, unless --preset paper selects those
   // declared below. With these sizes training takes minutes on a laptop, and the papers' findings can show.

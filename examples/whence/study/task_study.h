@@ -12,7 +12,7 @@
 namespace whence {
 
 struct RunSizes {
-  std::int64_t batch = 16;  // sequences per part of a step, and per pass in tests
+  std::int64_t batch = 16;             // sequences per part of a step, and per pass in tests
   std::int64_t test_sequences = 1000;  // per test set, if it has so many
   std::int64_t validation_sequences = 256;
 };

@@ -1,8 +1,8 @@
 // Associative recall (Bietti et al. 2023; Zheng et al. 2024, arXiv:2410.04798, appendix A): the last token has been
-// seen before; what came after it then?
+// seen before; name the token that came after it.
 //   k f a m c a  ->  m
-// The tokens before the last are different from each other. The trigger is any of them that has one behind it, or
-// always the first: the papers' proofs lose nothing by it, but a model that learns then need only look at place two.
+// The tokens before the last are different from each other. The trigger is any of them that has a successor, or always
+// the first: the papers' proofs lose nothing by that, but then a model need only learn to look at position two.
 #include <numeric>
 
 #include "examples/whence/tasks/task.h"
@@ -41,7 +41,7 @@ class AssociativeRecall final : public DrawnTask {
 
   TransformerOptions model() const override {
     return {.vocabulary = options_.vocabulary,
-        .length = tests_.back().value,  // as schemes with one row per position need it
+        .length = tests_.back().value,  // enough for schemes with one row per position
         .dim = 64,
         .layers = 1,
         .heads = 1,
