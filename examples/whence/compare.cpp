@@ -17,7 +17,7 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   line.names("A B", &options.names,
-      "two files of safetensors, what probe or look --numbers wrote and yours, in either order; or a run and your "
+      "two safetensors files, one that probe or look --numbers wrote and yours, in either order; or a run and your "
       "file");
   line.heading("How they are compared");
   declare_comparison(line, options.words);

@@ -41,7 +41,7 @@ void declare_options(CommandLine& line, Options& options) {
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
       .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
-      .integer("seed", &options.seed, {.low = 0}, {.help = "of parameters, directions and cotangents"})
+      .integer("seed", &options.seed, {.low = 0}, {.help = "seed of parameters, directions and cotangents"})
       .heading("Where");
   declare_device(line, &options.device);
   line.heading("Output")

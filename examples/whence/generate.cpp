@@ -41,23 +41,23 @@ void declare_options(CommandLine& line, Options& options) {
       "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
   declare_accept_damaged(line, options.accept_damaged);
   line.heading("Text")
-      .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
-      .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
+      .text("prompt", &options.prompt, {"beginning of the text; a line end if not given"})
+      .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"number to draw", "tokens"})
       .integer("context", &options.generation.context, Count{0, 1000000000},
-          {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the "
-           "training length where the scheme does not accept a text of any length",
+          {"most that the model sees; a full context continues from its later half. 0: all of the text, or the "
+           "training length if the scheme does not accept any length",
               "tokens"});
   line.heading("Drawing")
       .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000},
           {"below 1: safer, above: wilder; 0: greedy"})
       .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000},
-          {"only so many of the most probable tokens; 0: all"})
+          {"only this many of the most probable tokens; 0: all"})
       .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
-          {"only the fewest most probable tokens that come to this probability"})
+          {"only the fewest most probable tokens that reach this probability"})
       .flag("greedy", &options.greedy, {"always the most probable token"})
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
   declare(line, options.machine);
-  line.flag("quiet", &options.quiet, {"nothing but the text, and notes on what of the prompt is not read"});
+  line.flag("quiet", &options.quiet, {"print only the text, and notes on unread parts of the prompt"});
   line.example("whence generate runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
@@ -157,7 +157,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{
-    {"generate", Purpose::train, "draws text from a language model that `train lm` left", run}};
+    {"generate", Purpose::train, "draws text from a language model that `train lm` wrote", run}};
 
 }  // namespace
 }  // namespace whence

@@ -33,17 +33,17 @@ void declare_options(CommandLine& line, Options& options) {
   line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
   line.heading("What")
       .flag("list", &options.list, {"print everything that can be checked, and end"})
-      .flag("no-sums", &options.no_sums, {"of all: leave out the sums of two schemes"});
+      .flag("no-sums", &options.no_sums, {"with all: leave out the sums of two schemes"});
   line.heading("How")
       .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
-          {"of the sequences that schemes are checked on", "tokens"})
-      .integer(
-          "seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
+          {"length of the sequences that schemes are checked on", "tokens"})
+      .integer("seed", &options.check.seed, Range<std::uint64_t>{},
+          {"seed of operands, parameters, cotangents and directions"})
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("against-cpu", &options.against_cpu,
-          {"of ops: values and gradients on --device as on the CPU, in f64, f32, bf16 and f16, as a table"})
-      .flag("quiet", &options.quiet, {"of all, and with --against-cpu: no progress on standard error"});
+          {"for ops: compare values and gradients on --device with the CPU's, in f64, f32, bf16 and f16, as a table"})
+      .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"});
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");

@@ -96,20 +96,20 @@ std::vector<PlannedModel> planned_models(const Options& options) {
 }
 
 void declare_options(CommandLine& line, Options& options, const std::vector<std::string>& names) {
-  line.names("[MODEL...]", &options.models, "those to show parameter by parameter, or to plan", names)
+  line.names("[MODEL...]", &options.models, "models to show parameter by parameter, or to plan", names)
       .text("scheme", &options.scheme,
           {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
               .known = scheme_names()});
   line.heading("Planning")
       .flag("plan", &options.plan, {"operations per token, and bytes of a training step by part"})
-      .text("lengths", &options.lengths, {.help = "of the sequences", .unit = "tokens", .initial = "the model's"})
-      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"at a time", "sequences"})
+      .text("lengths", &options.lengths, {.help = "sequence lengths", .unit = "tokens", .initial = "the model's"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"batch size", "sequences"})
       .choice("executor", &options.executor, executor_names(), {"how attention is computed"});
   line.example("whence models", "all of them")
       .example(
           "whence models gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters")
       .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",
-          "what they take, without taking it");
+          "their operations and memory, without training");
 }
 
 int run(CommandLine& line) {
@@ -131,7 +131,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{
-    {"models", Purpose::learn, "the papers' models, one parameter by parameter, or what training them takes", run}};
+    {"models", Purpose::learn, "the papers' models: one parameter by parameter, or the cost of training", run}};
 
 }  // namespace
 }  // namespace whence

@@ -42,7 +42,7 @@ int run(CommandLine& line) {
   bool json = false;
   line.heading("What")
       .integer("heads", &options.heads, Range<int>{1, 64},
-          {"of ALiBi and KERPLE; of KERPLE the first and the last are shown"})
+          {"heads of ALiBi and KERPLE; KERPLE shows the first and the last"})
       .number("logit", &options.logit, Range<double>{-65504, 65504}, {"that a bias is added to"})
       .integer("furthest", &options.furthest, Range<std::int64_t>{1, std::int64_t{1} << 40},
           {"position that is looked at; - in the table: none up to it"})

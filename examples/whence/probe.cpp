@@ -36,33 +36,34 @@ void declare_options(CommandLine& line, Options& options) {
           "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
       .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"})
       .text("against", &options.against,
-          {"safetensors file of yours: prints which of its tensors differs first, as `whence compare`; status 1 where "
-           "one "
+          {"your safetensors file: prints which of its tensors differs first, as `whence compare`; status 1 if one "
            "does"});
   declare_comparison(line, options.words);
   line.heading("How")
       .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
-      .integer("rows", &options.rows, Count{1, 1 << 20}, {"of a block of strips; without this option by size"})
-      .choice(
-          "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
+      .integer("rows", &options.rows, Count{1, 1 << 20}, {"rows per block of strips; by size if not given"})
+      .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"},
+          {"cast all numbers to this dtype; else as in the file"})
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
-      .number("scale", &options.scale, Range<double>{}, {.help = "of q.k", .initial = "1/sqrt(d)"})
-      .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
+      .number("scale", &options.scale, Range<double>{}, {.help = "scale of q.k", .initial = "1/sqrt(d)"})
+      .integer(
+          "init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks from this seed"});
   declare_device(line, &options.device);
   line.heading("What a file must hold")
       .text("describe", &options.describe,
           {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
               .known = scheme_names()})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
-      .integer("kv-heads", &options.kv_heads, Count{0, 1024}, {"of keys and values, for --describe; 0: as many"})
+      .integer(
+          "kv-heads", &options.kv_heads, Count{0, 1024}, {"heads of keys and values, for --describe; 0: as --heads"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
       .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})
       .integer("batch", &options.batch, Count{1, 1 << 20}, {"for --describe", "sequences"});
   line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
-      "one pass, and backward where the file has a cotangent");
+      "one pass, and backward if the file has a cotangent");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --against mine.safetensors",
-      "the same pass beside yours: which tensor differs first, and where");
+      "the same pass compared with yours: which tensor differs first, and where");
   line.example("whence probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
       "another executor and dtype");
 }

@@ -257,14 +257,14 @@ LookPage look_page_of(const SchemeRun& run) {
 int run(CommandLine& line) {
   Settings settings;
   line.integer("steps", &settings.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
-      .integer("seed", &settings.seed, Range<std::uint64_t>{}, {"of parameters and data"})
-      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"})
+      .integer("seed", &settings.seed, Range<std::uint64_t>{}, {"seed of parameters and data"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads; results do not depend on them"})
       .text("out", &settings.out, {"folder of the three runs, report.html, look.html and comparison.csv"})
       .flag("quiet", &settings.quiet, {"no progress"})
       .flag("smoke", &settings.smoke, {"a few steps only, to see that everything runs; its folder ends in -smoke"});
   declare_json(line, &settings.json);
   declare_device(line, &settings.device);
-  line.example("whence quickstart", "about a minute of training; where it was stopped, it goes on");
+  line.example("whence quickstart", "about a minute of training; a stopped run goes on");
   if (line.shows_page()) return 0;
   line.refuse_unless("steps", !settings.smoke, "a full run instead of --smoke");
   if (settings.smoke) settings.steps = 4, settings.out += "-smoke";

@@ -108,10 +108,10 @@ Table costs(index_t longest) {
 int run(CommandLine& line) {
   Options options;
   line.integer("length", &options.length, Range<std::int64_t>{8, 4096},
-          {"of the longest sequences; shorter ones are tried too", "tokens"})
-      .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
+          {"longest sequences; shorter ones are tried too", "tokens"})
+      .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"per length", "sequences"})
       .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
-      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});
+      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of the sequences"});
   declare(line, options.machine);
   line.example("whence train associative_recall", "the same task learned from data");
   if (line.shows_page()) return 0;

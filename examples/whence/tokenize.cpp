@@ -23,10 +23,10 @@ void declare_options(CommandLine& line, Options& options) {
       .text("tokeniser", &options.tokeniser, {"a file that `whence train` reads"})
       .text("vocab", &options.vocab, {"GPT-2's vocab.json, with --merges"})
       .text("merges", &options.merges, {"GPT-2's merges.txt"});
-  line.heading("What is made of it")
+  line.heading("Output")
       .text("text", &options.text, {"show how this is cut"})
-      .text("data", &options.data, {"a file of which the beginning is cut"})
-      .integer("show", &options.show, Range<std::int64_t>{1, 1000000}, {"of --data", "bytes"})
+      .text("data", &options.data, {"a file whose beginning is cut"})
+      .integer("show", &options.show, Range<std::int64_t>{1, 1000000}, {"size of that beginning", "bytes"})
       .text("out", &options.out, {"file for the tokeniser (JSON), which `whence train --tokeniser` reads"});
   line.example("whence tokenize --tokeniser bpe.json --text \"Emma Woodhouse, handsome\"", "how text is cut");
   line.example("whence tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");

@@ -181,7 +181,7 @@ int run_without_study(CommandLine& line, const std::vector<std::string>& words) 
   line.names("TASK", &name,
       "what to train on: a task of `whence tasks`, a file or a folder. TASK --help shows its options", study_names());
   line.text("from", &from, {"repeat the run of this run.json"});
-  line.flag("resume", &resume, {"RUN behind it: go on with the run of that folder"});
+  line.flag("resume", &resume, {"continue the run in the folder RUN that follows"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");

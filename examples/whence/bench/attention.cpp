@@ -96,7 +96,7 @@ int run(CommandLine& line) {
   Options options;
   line.heading("What is measured");
   declare(line, options.core);
-  line.choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of operands, parameters and gradients"})
+  line.choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of operands, parameters and gradients"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
       .flag("forward-only", &options.forward_only, {"no backward pass"});
   declare(line, options.settings);

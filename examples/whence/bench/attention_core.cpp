@@ -41,11 +41,11 @@ double bytes_of(const Tensor& tensor) {
 void declare(Fields& line, CoreOptions& options) {
   line.text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .text("executors", &options.executors, {"how attention is computed: names, or all"})
-      .text("lengths", &options.lengths, {"of the sequence", "tokens"})
+      .text("lengths", &options.lengths, {"sequence lengths", "tokens"})
       .choice("gates", &options.gates, {"initial", "sparse", "both"},
-          {"of CoPE and sticks: around 1/2, as before training, or around 0.02, as in trained models"})
+          {"gates of CoPE and sticks: around 1/2, as before training, or around 0.02, as in trained models"})
       .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
-      .integer("kv-heads", &options.kv_heads, Range<std::int64_t>{0, 1024}, {"heads of keys and values; 0: as many"})
+      .integer("kv-heads", &options.kv_heads, Range<std::int64_t>{0, 1024}, {"heads of keys and values; 0: as --heads"})
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"});
 }

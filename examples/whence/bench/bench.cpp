@@ -56,7 +56,7 @@ void declare(CommandLine& line, Settings& settings) {
   settings.threads = threads();
   line.heading("Measuring")
       .integer("repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"})
-      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"of the CPU"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads"})
       .flag("json", &settings.json, {"a line of JSON per measurement instead of tables"});
   declare_device(line, &settings.device);
 }

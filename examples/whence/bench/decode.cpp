@@ -128,12 +128,12 @@ int run(CommandLine& line) {
   using Count = Range<std::int64_t>;
   line.heading("What is measured")
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
-      .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, at once", "tokens"})
-      .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn behind it, one by one", "tokens"})
-      .integer("kv-heads", &options.kv_heads, Count{0, 12},
-          {"of keys and values, which 12 heads of queries read; 0: as many"})
-      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"})
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"});
+      .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, in one pass", "tokens"})
+      .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn after it, one by one", "tokens"})
+      .integer(
+          "kv-heads", &options.kv_heads, Count{0, 12}, {"heads of keys and values, for 12 heads of queries; 0: 12"})
+      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"the model's vocabulary", "tokens"})
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of parameters and activations"});
   declare(line, options.settings);
   line.example("whence bench decode --schemes alibi --kv-heads 4", "keys and values shared by three heads each");
   if (shows_page(line, options.settings)) return 0;

@@ -74,7 +74,7 @@ int run(CommandLine& line) {
   line.heading("What is measured");
   declare(line, core);
   declare(line, settings);
-  line.example("whence bench errors --schemes cope,alibi", "a minute: tiles beside all pairs")
+  line.example("whence bench errors --schemes cope,alibi", "a minute: tiles next to all pairs")
       .example("whence bench errors --lengths 8192 --executors strips,tiled --heads 1", "where all pairs do not fit");
   if (shows_page(line, settings)) return 0;
   line.refuse_unless("repetitions", false, "times that count");
@@ -86,7 +86,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{
-    {"bench errors", Purpose::machine, "how far f32 lies from f64 in one attention, by scheme and executor", run}};
+    {"bench errors", Purpose::machine, "how far f32 differs from f64 in one attention, by scheme and executor", run}};
 
 }  // namespace
 }  // namespace whence::bench

@@ -207,9 +207,9 @@ class OpsBench {
 int run(CommandLine& line) {
   Options options;
   line.heading("What is measured")
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
-          {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
+          {"scale of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
   declare(line, options.settings);
   if (shows_page(line, options.settings)) return 0;
   OpsBench(options, choose_device(options.settings.device).device).run();

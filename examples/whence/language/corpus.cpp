@@ -157,19 +157,19 @@ void declare(Fields& line, CorpusOptions& options) {
       .text("data", &options.data, {"what to train on, one or more: text files, JSON lines, folders of text"})
       .text("validation-data", &options.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
-      .text("test-data", &options.test_data, {"a file of which each token is scored once, when training has ended"})
-      .text("field", &options.field, {"of JSON lines: which of their texts is the document"})
+      .text("test-data", &options.test_data, {"a file whose tokens are each scored once, after training"})
+      .text("field", &options.field, {"JSON lines: the field that holds the document"})
       .text("include", &options.include,
-          {"of folders: only files like these, as in \"*.cpp,*.h\"; ? is any one character, a comma too"})
-      .text("exclude", &options.exclude, {"of folders: no files like these, as in \"tests/*\""})
+          {"folders: only files like these, as in \"*.cpp,*.h\"; ? is any one character, a comma too"})
+      .text("exclude", &options.exclude, {"folders: no files like these, as in \"tests/*\""})
       .integer("blank-lines", &options.blank_lines, Range<std::int64_t>{0, 1000},
-          {"so many in a row begin a new document; 0: only a new file does", "lines"})
+          {"this many in a row begin a new document; 0: only a new file does", "lines"})
       .number("validation", &options.validation_share, Range<double>{0, 1, false, true},
-          {"share of the text set aside, in whole documents; of a single one, its end"})
+          {"share of the text set aside, in whole documents, or the end of a single one"})
       .integer("split-seed", &options.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
-          {"draws which documents these are"})
-      .flag("separate", &options.separate, {"the tokeniser's <|endoftext|> behind each document"})
-      .names("FILE", &options.more, "more files, behind --data FILE");
+          {"seed that draws these documents"})
+      .flag("separate", &options.separate, {"put the tokeniser's <|endoftext|> behind each document"})
+      .names("FILE", &options.more, "more files, after --data FILE");
 }
 
 void check(const Fields& line, const CorpusOptions& options) {

@@ -156,14 +156,13 @@ void declare(Fields& line, RankOptions& options) {
   line.heading("Ranks")
       .integer("processes", &options.processes, Range<int>{1, 64},
           {"ranks to start on this machine; they share a step's --accumulate parts, and the weights have the same bits "
-           "for any number. Without --accumulate they share the --batch, in as many parts. mpirun and srun start ranks "
+           "for any number. Without --accumulate they share the --batch, a part each. mpirun and srun start ranks "
            "too",
               "", "1, 2, 4, 8, 16, 32 or 64"})
       .choice("communicator", &options.communicator, {"auto", "shared", "mpi", "nccl"},
-          {"what carries numbers between ranks; auto: NCCL between GPUs, MPI where it started the ranks, else shared "
-           "memory"})
+          {"transport between ranks; auto: NCCL between GPUs, MPI if it started the ranks, else shared memory"})
       .number("rank-limit", &options.limit, Range<double>{1, 1e6},
-          {"that a rank waits for one that neither dies nor answers", "seconds"});
+          {"longest wait of a rank for one that neither dies nor answers", "seconds"});
 }
 
 int run_as_ranks(const Fields& line, const RankOptions& options, MachineOptions& machine,

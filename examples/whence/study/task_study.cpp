@@ -258,14 +258,14 @@ void TaskStudyOptions::declare(Fields& fields) {
   const tasks::Recipe recipe = task_->recipe();
   sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
   fields.heading("Data")
-      .integer("batch", &sizes_.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
-      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
+      .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
+      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
       .integer(
-          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"in each validation", "sequences"})
+          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
       .integer("dump", &dump_.count, Count{0, 1000000000},
-          {"print what they are and this many sequences as JSON lines, and end"})
+          {"print a line about them and this many sequences as JSON lines, and end"})
       .text("dump-set", &dump_.set,
-          {"which: training, validation, or a test set, whose names the dump's first line has"});
+          {"set to print: training, validation, or a test set; the dump's first line has the names"});
   fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
 }
 

@@ -186,15 +186,14 @@ class TextStudyOptions final : public StudyOptions {
     language::declare(fields, options_.corpus);
     fields.text("tokeniser", &options_.tokeniser, {"bytes, or a file of a tokeniser (examples/experiments/README.md)"});
     fields.heading("Windows")
-        .integer("length", &options_.length, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
-        .integer("batch", &options_.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})
-        .integer(
-            "validation-windows", &options_.validation_windows, Count{1, 1 << 20}, {"in each validation", "windows"});
+        .integer("length", &options_.length, Count{1, 1 << 20}, {"training length", "tokens"})
+        .integer("batch", &options_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "windows"})
+        .integer("validation-windows", &options_.validation_windows, Count{1, 1 << 20}, {"per validation", "windows"});
     fields.heading("Evaluation")
-        .integer(
-            "evaluate-to", &options_.evaluate_to, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
-        .integer("last", &options_.last, Count{1, 1 << 20}, {"of each window count", "tokens"})
-        .integer("evaluation-windows", &options_.evaluation_windows, Count{1, 1 << 20}, {"at each length", "windows"});
+        .integer("evaluate-to", &options_.evaluate_to, Count{1, 64},
+            {"perplexity at 1, 2, 4 ... this many times the length"})
+        .integer("last", &options_.last, Count{1, 1 << 20}, {"last ones of each window count", "tokens"})
+        .integer("evaluation-windows", &options_.evaluation_windows, Count{1, 1 << 20}, {"per length", "windows"});
     fields.heading("Model").choice("model", &options_.model, names,
         {"one of `models`, in place of the sizes below; vocabulary and length are the text's"});
     fields.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",

@@ -70,15 +70,15 @@ void TrainRequest::declare_options() {
       .choice("preset", &settings_.preset, {"mini", "paper"},
           {"defaults of model, data and steps; mini: minutes on a laptop; paper: the papers', hours and days"})
       .text("weights-of", &settings_.weights_of,
-          {"begin with the weights of this run, whose scheme may be another: its parameters are "
-           "dropped, those of the new one begin as ever"});
+          {"begin with the weights of this run, which may have another scheme: the old scheme's parameters are "
+           "dropped, the new one's begin as usual"});
   declare(line_, settings_.training);
   declare_json(line_, &settings_.json);
   line_
       .text("out", &settings_.out,
-          {"folder for checkpoints, logs and results; a number is added to the default where a run is there"})
+          {"folder for checkpoints, logs and results; a number is added to the default if a run is there"})
       .text("from", &settings_.from,
-          {"repeat the run of this run.json; other options on the command line come before its own"});
+          {"repeat the run of this run.json; other options on the command line override its own"});
   declare(line_, settings_.machine);
   declare(line_, settings_.ranks);
   line_.heading("Looking inside")

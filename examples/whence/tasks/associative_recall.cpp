@@ -20,7 +20,7 @@ class AssociativeRecall final : public DrawnTask {
   static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
     line.integer("length", &options.length, Count{3, 1 << 20},
-            {"of a sequence, the trigger included; tests go to 4 times that", "tokens"})
+            {"sequence length with the trigger; tests go to 4 times that", "tokens"})
         .integer("vocabulary", &options.vocabulary, Count{2, 1 << 20},
             {"at least --length - 1; longer tests need more", "tokens"})
         .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"});
@@ -79,11 +79,11 @@ class AssociativeRecall final : public DrawnTask {
 };
 
 const RegisterTask registered{{.name = "associative_recall",
-    .title = "the last token was seen before: name the one behind it",
+    .title = "the last token was seen before: name the one after it",
     .paper = "Zheng et al. 2024, arXiv:2410.04798, appendix A",
     .declare = declared<AssociativeRecall>,
     .mini = "length=16 vocabulary=64 steps=1500",
-    .rule = "The last token was seen before; asked is the one that stood behind it."}};
+    .rule = "The last token was seen before; the answer is the token after it."}};
 
 }  // namespace
 }  // namespace whence::tasks

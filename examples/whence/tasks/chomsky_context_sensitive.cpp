@@ -106,8 +106,8 @@ Tokens root(const Tokens& string, Reading) { return binary_square_root(string); 
 
 std::vector<ChomskyProblem> context_sensitive_problems() {
   return {{"duplicate_string", "a string of bits, twice", symbols_of("01"), 2, draw_symbols<2>, twice},
-      {"missing_duplicate", "the bit missing in a string that stands there twice", symbols_of("01?_"), 2,
-          draw_with_hole, missing_symbol},
+      {"missing_duplicate", "the bit missing in a string that is given twice", symbols_of("01?_"), 2, draw_with_hole,
+          missing_symbol},
       {"odds_first", "symbols 1, 3, 5, ... of a string, then 2, 4, ...", symbols_of("01"), 2, draw_symbols<2>,
           odds_first, false, Reading::paper},
       {"bucket_sort", "digits 0 ... 4 in order", symbols_of("01234"), 5, draw_symbols<5>, sorted},

@@ -77,13 +77,14 @@ class Counting final : public DrawnTask {
   };
   static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
-    line.integer("variables", &options.variables, Count{1, 26}, {"that programs may set; the paper has 1, 3 and 5"})
-        .integer("operations", &options.operations, Count{3, 1 << 20}, {"of a program at most"})
+    line.integer(
+            "variables", &options.variables, Count{1, 26}, {"number that programs may set; the paper has 1, 3 and 5"})
+        .integer("operations", &options.operations, Count{3, 1 << 20}, {"largest number in a program"})
         .integer("pass-weight", &options.pass_weight, Count{0, 1 << 20},
-            {"of pass, where set has 1 and increment 7; tests double it, and take a fifth"})
-        .integer("block", &options.block, Count{0, 1 << 24}, {"that are kept, the last ones; 0: all", "tokens"})
+            {"weight of pass; set has 1, increment 7; tests double it, and take a fifth"})
+        .integer("block", &options.block, Count{0, 1 << 24}, {"last ones to keep; 0: all", "tokens"})
         .integer("training-set", &options.training_set, Count{0, 1 << 30},
-            {"in training, again and again; 0: never the same twice", "sequences"});
+            {"size of the training set; 0: never the same twice", "sequences"});
   }
 
   Counting(const Options& options, const Fields& line) : options_(options) {

@@ -36,7 +36,7 @@ class FlipFlop final : public DrawnTask {
     std::string targets = "reads", answers = "vocabulary";
   };
   static void declare(Fields& line, Options& options) {
-    line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"of a string, an even number", "tokens"})
+    line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"string length, an even number", "tokens"})
         .choice(
             "targets", &options.targets, {"reads", "all"}, {"where the loss is taken: at reads, or at all positions"})
         .choice("answers", &options.answers, {"vocabulary", "bits"}, {"what a prediction may be in the tests"});

@@ -166,13 +166,13 @@ class JsonlTask final : public Task {
   static void declare(Fields& line, Options& options) {
     line.text("data", &options.data, {"JSON lines of context, question and answer to train on"})
         .text("test-data", &options.test_data,
-            {"files of the same form for tests, separated by commas; a name may have some"})
+            {"files of the same form for tests, separated by commas; a name may contain commas"})
         .text("validation-data", &options.validation_data, {"a file of the same form for validation"})
         .number("set-aside", &options.set_aside, Range<double>{0, 0.5, true, true},
-            {"share of --data that stands for each of these two files if it is not given"})
+            {"share of --data that replaces each of these two files if it is not given"})
         .choice("symbols", &options.symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
         .integer("length", &options.length, Range<std::int64_t>{0, 1 << 20},
-            {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
+            {"most that is read; the left is cut off, with a note; 0: everything", "symbols"});
   }
 
   JsonlTask(Options& options, const Fields& line) : options_(with_whole_paths(options, line)) {

@@ -23,14 +23,13 @@ class SelectiveCopy final : public DrawnTask {
   };
   static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
-    line.integer("tokens", &options.tokens, Count{1, 1 << 20}, {"to copy", "tokens"})
-        .integer(
-            "blanks", &options.blanks, Count{0, 1 << 20}, {"among them, in training and in distribution", "tokens"})
+    line.integer("tokens", &options.tokens, Count{1, 1 << 20}, {"number to copy", "tokens"})
+        .integer("blanks", &options.blanks, Count{0, 1 << 20}, {"blanks in training and in distribution", "tokens"})
         .integer("dense-blanks", &options.dense_blanks, Count{0, 1 << 20},
-            {"in the dense test set; half of --blanks if left out", "tokens"})
+            {"blanks in the dense test set; half of --blanks if left out", "tokens"})
         .integer("sparse-blanks", &options.sparse_blanks, Count{0, 1 << 20},
-            {"in the sparse one; twice --blanks if left out", "tokens"})
-        .integer("symbols", &options.symbols, Count{1, 1 << 20}, {"to choose from, besides the blank"})
+            {"blanks in the sparse one; twice --blanks if left out", "tokens"})
+        .integer("symbols", &options.symbols, Count{1, 1 << 20}, {"kinds of tokens, without the blank"})
         .choice("format", &options.format, {"plain", "separator", "markers"}, {"how the answer follows the context"});
   }
 
@@ -130,7 +129,7 @@ const RegisterTask registered{{.name = "selective_copy",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
     .declare = declared<SelectiveCopy>,
     .mini = "tokens=16 blanks=16 dim=64 layers=2 heads=2 steps=3000 batch=32 lr=1e-3",
-    .rule = "A context of letters and blanks; asked are its letters again, in their order, without the blanks."}};
+    .rule = "A context of letters and blanks; the answer is its letters in their order, without the blanks."}};
 
 }  // namespace
 }  // namespace whence::tasks
