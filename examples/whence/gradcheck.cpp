@@ -199,7 +199,7 @@ void list_everything() {
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   if (options.list && !options.names.empty())
-    throw InputError("--list: given beside a name; it lists everything; leave one of them out");
+    throw InputError("--list: given with a name; it lists everything; leave one of them out");
   for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
     line.refuse_unless(name, !options.list, "something to check");
   line.refuse_unless("no-sums", all || options.against_cpu, "the name all");
@@ -209,7 +209,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
   if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))
-    throw InputError("all: given beside other names; it has them in it; leave them out");
+    throw InputError("all: given with other names; it includes them; leave them out");
 }
 
 int run(CommandLine& line) {

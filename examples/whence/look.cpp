@@ -137,7 +137,7 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     bool has_effect;
     const char* required;
   } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
-                   "a pass that is shown whole; the playground is asked itself"},
+                   "a pass that is shown whole; the playground answers by itself"},
       {{"out"}, !prints, "a page"},
       {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},

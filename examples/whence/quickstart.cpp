@@ -61,7 +61,7 @@ std::vector<std::string> words_for(const Settings& settings, const std::string& 
     const auto done = parse_number<std::int64_t>(read_run_record(folder / "run.json").option("steps"));
     if (done > settings.steps)
       throw InputError("--steps: ", settings.steps, " given; ", one_line(folder.string()), " has been trained for ",
-          *done, " since; as many required, or another --out");
+          *done, " since; at least that required, or another --out");
     words.emplace_back("--resume");
   }
   return words;
@@ -133,7 +133,7 @@ std::string sentences_of(const std::vector<SchemeRun>& runs) {
     return to_text(scheme, " ", fixed(run->scores[1].model.token_percent(), 2), " %");
   };
   return to_text(
-      "A read asks for the bit that was written last, and on sparse strings the write lies further back than "
+      "A read asks for the bit that was written last, and on sparse strings the write is further back than "
       "in most of training: ",
       wrong(here[0]), ", ", wrong(here[1]), " and ", wrong(here[2]),
       " of the answers are wrong there. CoPE can let some tokens count and others not; rope and absolute count every "
@@ -173,8 +173,8 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table) {
   page.introduction = to_text(
       "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
       "bit written last. The model is tested on strings like those it was trained on (80 % ignores), on sparse ones "
-      "(98 %), where the last write lies further back than in training, and on dense ones (10 %), where many writes "
-      "lie close together and only the last counts. Sparse strings show whether a model looks far enough, dense ones "
+      "(98 %), where the last write is further back than in training, and on dense ones (10 %), where many writes are "
+      "close together and only the last counts. Sparse strings show whether a model looks far enough, dense ones "
       "whether it tells the last write from those before it.\n\n",
       sentences_of(runs), "\n\nThis run: strings of ", model.length, " tokens, dim ", model.dim, ", ", model.layers,
       " layers, ", model.heads, " heads, ", training.steps, " steps of ", runs[0].study().run_sizes().batch,

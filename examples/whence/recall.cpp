@@ -121,7 +121,7 @@ int run(CommandLine& line) {
             << by_construction(options, placement).text()
             << "\nProposition 2: two layers of plain attention, with positions\n"
             << by_two_layers(options, placement).text() << "\nAs whole models, " << options.length
-            << " tokens of as many kinds, forward\n"
+            << " tokens and kinds of tokens, forward\n"
             << costs(options.length).text();
   return 0;
 }

@@ -35,7 +35,7 @@ void declare_options(CommandLine& line, Options& options) {
 void check(const CommandLine& line, const Options& options) {
   const bool imports = !options.vocab.empty() || !options.merges.empty();
   if (!options.tokeniser.empty() && imports)
-    line.refuse("tokeniser", "no --vocab and --merges beside it", "leave one of the two out");
+    line.refuse("tokeniser", "no --vocab and --merges with it", "leave one of the two out");
   for (const char* name : {"vocab", "merges"})
     if (imports && !line.given(name)) line.refuse(name, "GPT-2's file of that name", "both belong to one model");
   line.refuse_unless("show", !options.data.empty(), "--data");

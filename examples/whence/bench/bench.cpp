@@ -179,7 +179,7 @@ Table Bench::table_of(const std::vector<Cells>& rows) {
 }
 
 void stop_if_asked() {
-  if (interrupt_requested()) throw Interrupted("stopped; what was measured until then is printed");
+  if (interrupt_requested()) throw Interrupted("stopped; the measurements until then are printed");
 }
 
 }  // namespace whence::bench

@@ -172,7 +172,7 @@ class OpsBench {
                     .add("not_recorded_ns", plain, "not recorded ns", fixed(plain, 0))
                     .add("recorded_ns", recorded, "recorded ns", fixed(recorded, 0))
                     .add("", "", "above its kernel, recorded ns", fixed(recorded - alone, 0)),
-        "what an op on a handful of numbers costs, one thread:");
+        "cost of an op on a handful of numbers, one thread:");
   }
 
   void measure_overheads() {

@@ -190,7 +190,7 @@ void Fields::assign(const Option& option, const std::string& value) const {
 
 const Fields::Option& Fields::declared(std::string_view name) const {
   if (const Option* const found = find_in(options_, name)) return *found;
-  throw Error("command line: --", name, " asked for; a declared option required; declare it first");
+  throw Error("command line: --", name, " requested; a declared option required; declare it first");
 }
 
 bool Fields::given(std::string_view name) const { return declared(name).given; }

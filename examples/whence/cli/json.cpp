@@ -21,7 +21,7 @@ std::string cause_of(std::string_view text, std::size_t byte, std::string_view m
   }
   // A text that was cut inside a character, as Python writes it.
   if (message.find("surrogate") != message.npos)
-    return ": half of a surrogate pair, where both halves, or \\ufffd, stand for a character";
+    return ": half of a surrogate pair; a character needs both halves, or \\ufffd";
   const std::string_view rest = text.substr(std::min(byte - (byte > 0), text.size()));
   for (const std::string_view word : {"NaN", "Infinity", "None", "True", "False", "'"})
     if (rest.starts_with(word)) return to_text(": ", word, " as in Python, which JSON does not have");

@@ -30,7 +30,7 @@ std::string take_quoted(std::string_view& rest, std::string_view word, const std
   const std::string_view quoted = rest.substr(0, end + 1);
   rest.remove_prefix(end + 1);
   if (!rest.empty() && blanks.find(rest[0]) == blanks.npos)
-    throw InputError(option, ": ", one_line(word), " given; a blank, or nothing, behind ", quoted, " required");
+    throw InputError(option, ": ", one_line(word), " given; a blank, or nothing, after ", quoted, " required");
   return std::string(quoted.substr(1, quoted.size() - 2));
 }
 

@@ -51,7 +51,7 @@ Rules of_threads(const MachineFacts& facts) {
               {Weight::warning, to_text(used, " threads on ", cores, " cores", why, ": they wait for each other"),
                   to_text("set OMP_NUM_THREADS=", cores)}},
       {used <= cores && used < wanted,
-          {Weight::warning, to_text(wanted, " threads asked for, ", used, " given by the system"),
+          {Weight::warning, to_text(wanted, " threads requested, ", used, " given by the system"),
               "look at ulimit -u, and at pids.max where this runs in a container"}},
       {used < cores && used >= wanted,
           {Weight::note, to_text(used, " of ", cores, " cores used"),
@@ -66,7 +66,7 @@ Rules of_blas(const MachineFacts& facts) {
           {Weight::warning,
               to_text("products reach ", fixed(facts.gigaflops, 0), " GFLOP/s, little for ", facts.threads_used,
                   " threads"),
-              "end what else runs here; look at the BLAS core above, and try OPENBLAS_CORETYPE=Haswell"}}};
+              "stop other programs; look at the BLAS core above, and try OPENBLAS_CORETYPE=Haswell"}}};
 }
 
 Rules of_device(const MachineFacts& facts) {

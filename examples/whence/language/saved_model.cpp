@@ -117,7 +117,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   const RunRecord record = read_run_record(place);
   if (!is_of_text(record))
     throw FileError(folder, ": a run of ", record.subject,
-        " given; one of `whence train lm` required, which leaves text to draw from");
+        " given; one of `whence train lm` required, from which text can be drawn");
   const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
   if (!options.causal) throw FileError(place, ": model.causal: \"false\" found; true required, as text is drawn");

@@ -122,7 +122,7 @@ int run_as_rank(Launch& launch, const RankOptions& options, const std::string& w
       gpus = join_nccl(launch, cpus, device, options.limit);
     if (options.announced)
       std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << (gpus ? *gpus : cpus).name()
-                << (device.is_cpu() || launch.own_gpu ? "" : ", as some share a GPU, between which NCCL does not go")
+                << (device.is_cpu() || launch.own_gpu ? "" : ", because some share a GPU, which NCCL does not allow")
                 << std::endl;
     return work(gpus ? gpus.get() : &cpus);
   } catch (const std::exception& error) {

@@ -129,7 +129,7 @@ class Trainer {
   static std::string not_recordable(const TrainingJob& job, const TrainingOptions& options) {
     if (options.optimizer == "sgd") return "a graph would keep the rate of --optimizer sgd";
     if (options.check_finite) return "--check-finite reads every result";
-    return options.ranks ? "a graph does not talk to other ranks" : job.not_recordable;
+    return options.ranks ? "a graph cannot communicate with other ranks" : job.not_recordable;
   }
 
   // Prints the reason once.
@@ -356,9 +356,9 @@ class Trainer {
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   if (options.validate_every > 0 && !job.validate)
-    throw Error("training: validation asked for; a job that can validate required");
+    throw Error("training: validation requested; a job that can validate required");
   if (options.keep_best && options.folder.empty())
-    throw Error("training: the best weights asked for; a folder to keep them in required");
+    throw Error("training: the best weights requested; a folder to keep them in required");
   return Trainer(job, options).run();
 }
 

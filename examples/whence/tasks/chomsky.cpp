@@ -84,7 +84,8 @@ class ChomskyTask final : public DrawnTask {
         "the papers print accuracy, 100 - token error %, averaged over all lengths 41 to 500"};
     if (options_.test_every != 1) notes.push_back(to_text("of them one in ", options_.test_every, " is tested here"));
     if (!as_in_the_papers())
-      notes.emplace_back("other lengths or another definition than the papers' are used here: no figures beside");
+      notes.emplace_back(
+          "other lengths or another definition than the papers' are used here: no figures to compare with");
     return notes;
   }
 

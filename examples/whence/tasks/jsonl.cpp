@@ -349,7 +349,7 @@ class JsonlTask final : public Task {
     const auto size = static_cast<std::int64_t>(set.rows.size());
     if (first >= size)
       throw InputError(
-          set.about.name, ": sequence ", first, " asked for; 0 to ", size - 1, " required: there are ", size);
+          set.about.name, ": sequence ", first, " requested; 0 to ", size - 1, " required: there are ", size);
     return batch_of({set.rows.begin() + first, set.rows.begin() + std::min<std::int64_t>(size, first + sequences)});
   }
 
