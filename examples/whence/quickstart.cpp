@@ -140,7 +140,7 @@ std::string sentences_of(const std::vector<SchemeRun>& runs) {
       "token. ",
       here == there ? "The order of the three is the paper's"
                     : to_text("The paper has another order (", there[0], ", ", there[1], ", ", there[2], ")"),
-      ", but this is one seed, and one seed carries no difference between two schemes that are within a few percent of "
+      ", but this is one seed, and one seed cannot separate two schemes that are within a few percent of "
       "each other.");
 }
 

@@ -94,7 +94,7 @@ bool standard_output_lost() {
 }  // namespace
 
 std::string exit_codes_text() {
-  return R"(Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,
+  return R"(Exit codes: 0 done, 1 failed (a check, or an error without its own code), 2 bad usage, 3 bad file or data,
 4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of another
 model or run, 130 interrupted after saving.
 )";
