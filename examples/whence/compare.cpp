@@ -19,7 +19,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.names("A B", &options.names,
       "two safetensors files, one that probe or look --numbers wrote and yours, in either order; or a run and your "
       "file");
-  line.heading("How they are compared");
+  line.heading("Comparison");
   declare_comparison(line, options.words);
   declare_json(line, &options.json);
   line.example("whence compare ours.safetensors mine.safetensors --names mine.json",

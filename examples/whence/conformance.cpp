@@ -37,12 +37,12 @@ struct Options {
 void declare_options(CommandLine& line, Options& options) {
   line.names("[SCHEME...]", &options.schemes,
           "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
-      .heading("What")
+      .heading("Checks")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
       .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
       .integer("seed", &options.seed, {.low = 0}, {.help = "seed of parameters, directions and cotangents"})
-      .heading("Where");
+      .heading("Device");
   declare_device(line, &options.device);
   line.heading("Output")
       .text("html", &options.html, {.help = "write the matrix as a page to this file"})

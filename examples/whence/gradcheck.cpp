@@ -31,10 +31,10 @@ void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> known = op_names();
   for (const auto& more : {scheme_names(), {"all"}}) known.insert(known.end(), more.begin(), more.end());
   line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
-  line.heading("What")
+  line.heading("Selection")
       .flag("list", &options.list, {"print everything that can be checked, and end"})
       .flag("no-sums", &options.no_sums, {"with all: leave out the sums of two schemes"});
-  line.heading("How")
+  line.heading("Method")
       .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
           {"length of the sequences that schemes are checked on", "tokens"})
       .integer("seed", &options.check.seed, Range<std::uint64_t>{},

@@ -44,14 +44,15 @@ void declare_subject(CommandLine& line, Options& options) {
           {.help = "file that a language model reads",
               .initial = "a document that was set aside for validation, from its first line of prose: one of three "
                          "words or more that begin with a small letter, in a paragraph with a whole sentence"})
-      .text("prompt", &subject.prompt, {"what it reads, typed here"})
-      .integer("task-sample", &subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
+      .text("prompt", &subject.prompt, {"text that it reads, typed here"})
+      .integer(
+          "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"largest length; 0: as in training", "tokens"})
       .integer("step", &subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
       .text("beside", &options.page.beside, {"another run, or this one, to show next to it on the same tokens"})
       .integer("checkpoints", &options.page.checkpoints, Count{0, 1000},
-          {"how many checkpoints to show on a slider, evenly spread, the weights before training first (train "
+          {"number of checkpoints on a slider, evenly spread, the weights before training first (train "
            "--keep-checkpoints 0 keeps all)"})
       .text("given", &subject.given,
           {"for a scheme: a safetensors file with q, k and v, each [heads, tokens, dims] (k and v may have fewer "

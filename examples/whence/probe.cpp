@@ -29,7 +29,7 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
-  line.heading("What runs")
+  line.heading("Pass")
       .text("scheme", &options.scheme,
           {.help = "positional scheme, e.g. \"dape(kerple, width=8)\"", .known = scheme_names()})
       .text(
@@ -39,7 +39,7 @@ void declare_options(CommandLine& line, Options& options) {
           {"your safetensors file: prints which of its tensors differs first, as `whence compare`; status 1 if one "
            "does"});
   declare_comparison(line, options.words);
-  line.heading("How")
+  line.heading("Method")
       .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
       .integer("rows", &options.rows, Count{1, 1 << 20}, {"rows per block of strips; by size if not given"})
       .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"},
@@ -49,7 +49,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer(
           "init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks from this seed"});
   declare_device(line, &options.device);
-  line.heading("What a file must hold")
+  line.heading("Contents of a file")
       .text("describe", &options.describe,
           {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
               .known = scheme_names()})

@@ -110,7 +110,7 @@ int run(CommandLine& line) {
   line.integer("length", &options.length, Range<std::int64_t>{8, 4096},
           {"longest sequences; shorter ones are tried too", "tokens"})
       .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"per length", "sequences"})
-      .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
+      .choice("trigger", &options.trigger, {"anywhere", "first"}, {"place where the last token was seen before"})
       .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of the sequences"});
   declare(line, options.machine);
   line.example("whence train associative_recall", "the same task learned from data");

@@ -64,8 +64,8 @@ int run(CommandLine& line) {
   std::vector<std::string> names;
   std::string device;
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
-      .choice(
-          "device", &device, {"cpu", "cuda"}, {"which executor trains each scheme there, and why; nothing is computed"})
+      .choice("device", &device, {"cpu", "cuda"},
+          {"show the executor that trains each scheme there, and why; nothing is computed"})
       .example("whence schemes cope rope", "two of them")
       .example("whence schemes --device cuda", "tiles, strips of rows, or composed ops");
   if (line.shows_page()) return 0;

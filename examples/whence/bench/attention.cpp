@@ -94,7 +94,7 @@ class AttentionBench {
 
 int run(CommandLine& line) {
   Options options;
-  line.heading("What is measured");
+  line.heading("Cases");
   declare(line, options.core);
   line.choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of operands, parameters and gradients"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})

@@ -126,7 +126,7 @@ void measure(Bench& bench, const Options& options, const std::string& scheme) {
 int run(CommandLine& line) {
   Options options;
   using Count = Range<std::int64_t>;
-  line.heading("What is measured")
+  line.heading("Cases")
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, in one pass", "tokens"})
       .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn after it, one by one", "tokens"})

@@ -71,7 +71,7 @@ int run(CommandLine& line) {
       .gates = "initial",
       .heads = 4};
   Settings settings;
-  line.heading("What is measured");
+  line.heading("Cases");
   declare(line, core);
   declare(line, settings);
   line.example("whence bench errors --schemes cope,alibi", "a minute: tiles next to all pairs")

@@ -206,7 +206,7 @@ class OpsBench {
 
 int run(CommandLine& line) {
   Options options;
-  line.heading("What is measured")
+  line.heading("Cases")
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
           {"scale of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});

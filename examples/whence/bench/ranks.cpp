@@ -141,9 +141,8 @@ int run(CommandLine& line) {
   Options options;
   options.ranks.processes = 2;
   options.ranks.announced = false;  // the output may be JSON
-  line.heading("What is measured")
-      .text("millions", &options.millions,
-          {"numbers in a sum over ranks, commas between them; each rank holds 1.5 times as many in f32", "millions"});
+  line.heading("Cases").text("millions", &options.millions,
+      {"numbers in a sum over ranks, commas between them; each rank holds 1.5 times as many in f32", "millions"});
   declare(line, options.ranks);
   declare(line, options.settings);
   line.example("whence bench ranks --processes 4", "four processes of this machine, over the memory that they share")

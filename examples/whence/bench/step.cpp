@@ -371,17 +371,17 @@ class StepBench {
 
 int run(CommandLine& line) {
   Options options;
-  line.heading("What is measured")
+  line.heading("Cases")
       .text("models", &options.models,
           {.help = "gpt2-124m, gpt2-124m-long (batch 1, length 1024), flip_flop (256/4/4), toy (dim 16), or all"})
       .text("schemes", &options.schemes, {.help = "positional schemes", .initial = "some for each model"})
       .text("executor", &options.executor, {"how attention is computed"})
       .integer("batch", &options.batch, Range<std::int64_t>{0, 65536}, {.help = "sequences; 0: the model's"})
       .integer("length", &options.length, Range<std::int64_t>{0, 65536}, {.help = "tokens of one; 0: the model's"})
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"})
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of parameters and activations"})
       .flag("cuda-graph", &options.recorded, {"on a GPU: the step recorded once and replayed"})
-      .flag("profile", &options.profile, {"on the CPU: where the time goes, by part and op"})
-      .flag("probes", &options.probes, {"what the probes of a step cost while nothing looks"});
+      .flag("profile", &options.profile, {"on the CPU: time by part and op"})
+      .flag("probes", &options.probes, {"cost of a step's probes while none is watched"});
   declare(line, options.settings);
   line.example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
   if (shows_page(line, options.settings)) return 0;

@@ -154,7 +154,7 @@ void TokenRun::add(std::span<const TokenId> ids) {
 
 void declare(Fields& line, CorpusOptions& options) {
   line.heading("Text")
-      .text("data", &options.data, {"what to train on, one or more: text files, JSON lines, folders of text"})
+      .text("data", &options.data, {"training data, one or more: text files, JSON lines, folders of text"})
       .text("validation-data", &options.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
       .text("test-data", &options.test_data, {"a file whose tokens are each scored once, after training"})

@@ -23,7 +23,7 @@ class AssociativeRecall final : public DrawnTask {
             {"sequence length with the trigger; tests go to 4 times that", "tokens"})
         .integer("vocabulary", &options.vocabulary, Count{2, 1 << 20},
             {"at least --length - 1; longer tests need more", "tokens"})
-        .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"});
+        .choice("trigger", &options.trigger, {"anywhere", "first"}, {"place where the last token was seen before"});
   }
 
   AssociativeRecall(const Options& options, const Fields& line) : options_(options) {

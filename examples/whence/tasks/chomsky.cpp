@@ -155,14 +155,14 @@ MakeTask declare(Fields& line, const ChomskyProblem& problem) {
   if (problem.default_reading) {
     options->reading = *problem.default_reading == Reading::paper ? "paper" : "source";
     line.choice("reading", &options->reading, {"paper", "source"},
-        {"whose definition: the DAPE papers' examples or the authors' code"});
+        {"source of the definition: the DAPE papers' examples or the authors' code"});
   }
   line.integer("train-to", &options->train_to, Length{1, 10000},
           {"the longest training string; the shortest has one", "symbols"})
       .integer("test-from", &options->test_from, Length{1, 10000}, {"the shortest test string", "symbols"})
       .integer("test-to", &options->test_to, Length{1, 10000}, {"the longest test string", "symbols"})
       .integer("test-every", &options->test_every, Length{1, 10000},
-          {"from one length tested to the next; 1: the papers'", "symbols"});
+          {"step between tested lengths; 1: the papers'", "symbols"});
   return [options, &problem](const Fields& parsed) {
     if (options->test_to < options->test_from)
       parsed.refuse("test-to", "at least --test-from", "the papers test 41 to 500");

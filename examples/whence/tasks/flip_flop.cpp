@@ -37,9 +37,8 @@ class FlipFlop final : public DrawnTask {
   };
   static void declare(Fields& line, Options& options) {
     line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"string length, an even number", "tokens"})
-        .choice(
-            "targets", &options.targets, {"reads", "all"}, {"where the loss is taken: at reads, or at all positions"})
-        .choice("answers", &options.answers, {"vocabulary", "bits"}, {"what a prediction may be in the tests"});
+        .choice("targets", &options.targets, {"reads", "all"}, {"positions with a loss: reads, or all"})
+        .choice("answers", &options.answers, {"vocabulary", "bits"}, {"possible predictions in the tests"});
   }
 
   FlipFlop(const Options& options, const Fields&) : options_(options) {

@@ -170,7 +170,7 @@ class JsonlTask final : public Task {
         .text("validation-data", &options.validation_data, {"a file of the same form for validation"})
         .number("set-aside", &options.set_aside, Range<double>{0, 0.5, true, true},
             {"share of --data that replaces each of these two files if it is not given"})
-        .choice("symbols", &options.symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
+        .choice("symbols", &options.symbols, {"words", "characters", "bytes"}, {"units that a text is cut into"})
         .integer("length", &options.length, Range<std::int64_t>{0, 1 << 20},
             {"most that is read; the left is cut off, with a note; 0: everything", "symbols"});
   }
