@@ -40,7 +40,7 @@ std::string table_of(const std::vector<PrecisionRow>& rows) {
 int run(CommandLine& line) {
   PrecisionOptions options;
   bool json = false;
-  line.heading("Limits")
+  line.heading("Options")
       .integer("heads", &options.heads, Range<int>{1, 64},
           {"heads of ALiBi and KERPLE; KERPLE shows the first and the last"})
       .number("logit", &options.logit, Range<double>{-65504, 65504}, {"the number that a bias is added to"})

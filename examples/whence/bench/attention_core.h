@@ -12,7 +12,7 @@ namespace whence::bench {
 
 // The cost of CoPE and stick-breaking attention depends on their gates, so they are measured with two kinds of gates.
 enum class Gates : unsigned char {
-  initial,  // around 1/2, as before training: in a hundred keys or two positions reach p_max, and a stick is used up
+  initial,  // around 1/2, as before training: one or two hundred keys reach p_max, or use up a stick
   sparse    // sigmoid(-4), as in trained models: hardly ever so
 };
 

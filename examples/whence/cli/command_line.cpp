@@ -96,7 +96,7 @@ std::string CommandLine::candidates(const std::string& previous) {
 void CommandLine::take_names(const std::vector<std::string>& others) {
   std::vector<std::string> plain;
   for (const std::string& word : others) {
-    // Refuses the option rather than its value: of an unknown "--layer 3" both words are left.
+    // Refuses the option rather than its value: an unknown "--layer 3" leaves both words.
     if (word.size() > 1 && word[0] == '-' && word != "--") refuse_unknown(word.substr(0, word.find('=')));
     if (word != "--") plain.push_back(word);
   }

@@ -317,7 +317,7 @@ RecordedTask recorded_task(const RunRecord& record) {
   const auto make = tasks::find_task(record.subject).declare(fields);
   ModelChoice choice = choice_of(make(fields)->model());
   declare(fields, choice);
-  fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
+  fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"seed of parameters and data"});
   set_recorded(fields, record);
   recorded.task = make(fields);
   recorded.model = with(recorded.task->model(), choice);
