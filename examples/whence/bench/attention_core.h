@@ -53,7 +53,7 @@ class AttentionCore {
   [[nodiscard]] CoreRun run();
   // Counts the multiply-adds of the formulas, two operations each, for visible pairs alone: 4 d per pair forward and 10
   // d backward, which computes the scores again, and the networks of DAPE and CDAPE (their part that reads the bias is
-  // a table over distances). Tiles behind the end of a stick are never computed, which is faster than this count.
+  // a table over distances). Tiles after the end of a stick are never computed, which is faster than this count.
   [[nodiscard]] double forward_operations() const { return forward_operations_; }
   [[nodiscard]] double backward_operations() const { return backward_operations_; }
 

@@ -97,7 +97,7 @@ class Bench {
   [[nodiscard]] Times repeated(const std::function<Repetition()>& once) const;
   // Prints the line of JSON if requested, or keeps the row for the table under this title.
   void keep(const Row& row, const std::string& title = "");
-  // Adds a line behind the tables, printed once even if added repeatedly.
+  // Adds a line after the tables, printed once even if added repeatedly.
   void note(const std::string& text);
 
  private:

@@ -74,7 +74,7 @@ std::shared_ptr<const Transformer> drawn_model(const std::string& scheme, const 
   return model;
 }
 
-// Reads the text once, token by token behind its prompt, and measures the time.
+// Reads the text once, token by token after its prompt, and measures the time.
 struct Reading {
   double milliseconds = 0;
   Tensor logits;  // for the last token

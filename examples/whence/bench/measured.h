@@ -28,7 +28,7 @@ struct StepSizes {
   std::int64_t batch = 0, length = 0;
 };
 [[nodiscard]] Measured measured_step(const StepSizes& sizes, const Placement& placement);
-// Reads tokens behind a prompt, one by one.
+// Reads tokens after a prompt, one by one.
 struct DecodeSizes {
   std::string scheme;
   std::int64_t prompt = 64, tokens = 64, kv_heads = 0, vocabulary = 256;

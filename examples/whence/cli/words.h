@@ -8,7 +8,7 @@
 
 namespace whence {
 
-// Splits `text` at commas. Empty parts count, except one behind the last comma; an empty text has none. Commas in
+// Splits `text` at commas. Empty parts count, except one after the last comma; an empty text has none. Commas in
 // parentheses do not split: "none,dape(kerple, width=4)".
 [[nodiscard]] std::vector<std::string> list_of(const std::string& text);
 

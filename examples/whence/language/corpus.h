@@ -30,7 +30,7 @@ struct CorpusOptions {
   double validation_share = 0.1;  // of the text, in whole documents, or the end of a single one; 0: no validation
   // Draws the validation documents. It is not training's seed, so that runs are compared on the same text.
   std::uint64_t split_seed = 0;
-  bool separate = false;  // puts the tokeniser's <|endoftext|> behind each document
+  bool separate = false;  // puts the tokeniser's <|endoftext|> after each document
 };
 
 void declare(Fields& line, CorpusOptions& options);

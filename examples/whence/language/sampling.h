@@ -36,7 +36,7 @@ struct GenerationOptions {
   index_t named = 0;       // tokens from this number on are never drawn; 0: all may be drawn
 };
 
-// Draws tokens behind the prompt, and passes each to `emit`, which returns false to stop. Throws Error when the prompt
+// Draws tokens after the prompt, and passes each to `emit`, which returns false to stop. Throws Error when the prompt
 // is empty or the model refuses a token or a length.
 TokenIds generate(const Transformer& model, const TokenIds& prompt, const GenerationOptions& options,
     const std::function<bool(TokenId)>& emit = {});

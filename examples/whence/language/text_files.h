@@ -22,7 +22,7 @@ struct TreePatterns {
 [[nodiscard]] std::vector<std::string> files_of(
     const std::vector<std::string>& paths, const TreePatterns& patterns, std::string* notes = nullptr);
 
-// Returns the documents of a plain file, one after another without a gap: it is cut behind each run of `blank_lines` or
+// Returns the documents of a plain file, one after another without a gap: it is cut after each run of `blank_lines` or
 // more blank lines (only blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the file's
 // beginning it makes no document. Throws Interrupted.
 [[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
@@ -43,7 +43,7 @@ class TextFile {
   [[nodiscard]] std::vector<std::string_view> documents(std::int64_t blank_lines) const;
   // Names the place of a byte of this file or of a document: "FILE: line 3, byte 57", counted from 0; empty: another file's.
   [[nodiscard]] std::string place_of(const char* at) const;
-  [[nodiscard]] std::string hash() const;  // SHA-256 of its bytes; of JSON lines with the field's name behind it
+  [[nodiscard]] std::string hash() const;  // SHA-256 of its bytes; of JSON lines with the field's name after it
 
  private:
   void read();

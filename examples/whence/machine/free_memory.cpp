@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the number behind `key` in a file of such lines, or the file's only number for an empty key.
+// Reads the number after `key` in a file of such lines, or the file's only number for an empty key.
 std::optional<std::size_t> number_in(const fs::path& file, const std::string& key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {

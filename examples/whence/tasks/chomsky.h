@@ -18,7 +18,7 @@ enum class Reading : unsigned char { paper, source };
 // One of the fifteen. The answer is a function of the string alone.
 struct ChomskyProblem {
   std::string name, title;
-  std::vector<std::string> symbols;  // in strings; the placeholder is the number behind the last
+  std::vector<std::string> symbols;  // in strings; the placeholder is the number after the last
   index_t outputs = 2;               // kinds of symbols in answers
   Tokens (*draw)(Draw& draw, index_t length, Reading reading) = nullptr;
   Tokens (*answer)(const Tokens& string, Reading reading) = nullptr;

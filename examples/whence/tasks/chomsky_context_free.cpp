@@ -58,7 +58,7 @@ void draw_expression(Draw& draw, index_t length, bool with_products, Tokens& str
 }
 
 //   ( ( - 3 ) * ( 2 + 4 ) ) -> 2
-// Evaluates the expression at `at`, and moves `at` behind it.
+// Evaluates the expression at `at`, and moves `at` after it.
 std::int64_t read_expression(const Tokens& string, std::size_t& at) {
   const std::int64_t first = string.at(at++);
   if (first < modulus) return first;
@@ -98,7 +98,7 @@ Tokens draw_equation(Draw& draw, index_t length, Reading) {
   Tokens string;
   draw_expression(draw, length - 2, false, string);
   const std::int64_t right_side = value(string);
-  // Takes the first digit from a uniformly drawn place on, cyclically, as in the source; one behind brackets is likelier.
+  // Takes the first digit from a uniformly drawn place on, cyclically, as in the source; one after brackets is likelier.
   auto hidden = static_cast<std::size_t>(draw.below(length - 2));
   while (string[hidden] >= modulus) hidden = (hidden + 1) % string.size();
   std::transform(string.begin(), string.end(), string.begin(), without_times);

@@ -29,7 +29,7 @@ Tokens sorted(const Tokens& string, Reading) {
   return answer;
 }
 
-// ---- Missing duplicate: a string twice, one symbol of the 2n hidden; a symbol behind it where the length is odd.
+// ---- Missing duplicate: a string twice, one symbol of the 2n hidden; a symbol after it where the length is odd.
 
 constexpr std::int64_t hole = 2, filler = 3;
 

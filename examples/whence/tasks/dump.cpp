@@ -13,7 +13,7 @@
 namespace whence::tasks {
 namespace {
 
-// Shows the model's input, and behind it the answers that it has to find.
+// Shows the model's input, and then the answers that it has to find.
 std::string text_of(const Task& task, const Row& row) {
   std::string text, answers;
   const bool causal = task.model().causal;

@@ -80,7 +80,7 @@ class FlipFlop final : public DrawnTask {
   }
 
  private:
-  // Cuts a string into inputs, tokens 0 ... T - 2, and the tokens behind them. The metric counts reads alone, even if
+  // Cuts a string into inputs, tokens 0 ... T - 2, and the tokens after them. The metric counts reads alone, even if
   // the loss counts all.
   Row row(const DrawnSet& set, const Stream& stream) const override {
     const Tokens tokens = flip_flop_string(options_.length, static_cast<double>(set.value) / 100, stream);

@@ -70,7 +70,7 @@ std::vector<std::string> symbols_of(std::string_view text, const std::string& ki
 
 using Symbols = std::vector<std::string>;
 
-// Context, question and answer, one behind the other.
+// Context, question and answer, one after the other.
 struct Line {
   std::string place;
   Symbols symbols;

@@ -1,7 +1,7 @@
 // Selective copy (Gu and Dao 2023; Golovneva et al. 2024, section 5.2): repeat a context's tokens, without the blanks,
 // in order.
 //   plain      a__bc_ abc            read out at the token before each answer
-//   separator  a__bc_|abc            the same behind a mark
+//   separator  a__bc_|abc            the same after a mark
 //   markers    a__bc_???             as in S4 and Mamba: a mark for each answer, read out at the marks
 // Tokens are uniform on the symbols, the places of the blanks a uniformly random subset.
 #include <algorithm>

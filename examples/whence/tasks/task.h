@@ -108,7 +108,7 @@ class Task {
   [[nodiscard]] virtual Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const = 0;
   [[nodiscard]] virtual std::vector<TestSet> test_sets() const = 0;
   // Returns sequences first, first + 1, ... of test set number `set`, none of which is in the training stream. They do
-  // not depend on how they are cut. Fewer at the set's end; InputError when `first` is behind its end.
+  // not depend on how they are cut. Fewer at the set's end; InputError when `first` is beyond its end.
   [[nodiscard]] virtual Batch test_batch(
       std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const = 0;
   // Likewise sequences like those of the first test set, but in no test set and not trained on. Here: drawn as that set
