@@ -3,7 +3,7 @@
 // = beta I, the last row's logits are
 //   without the residual   beta (x_N.x_{j-1} - x_N.x_j):  +beta after the earlier trigger, -beta at it and at the end
 //   with it                beta x_N.x_{j-1}:              +beta after the earlier trigger
-// and 0 elsewhere. The softmax looks after the trigger, and the value there is the answer.
+// and 0 elsewhere. The softmax reads the token after the trigger, and the value there is the answer.
 #pragma once
 
 #include "examples/whence/tasks/task.h"
@@ -26,7 +26,7 @@ enum class KernelForm : unsigned char {
 
 // Proposition 2 of the same appendix: two layers of plain attention do it too, but with positions. One-hot positions p;
 //   layer 1  query beta p_{i-1}, key p_j, value x_j:  row i reads the token before it, u_i = x_{i-1}, nearly
-//   layer 2  query beta x_i, key u_j - x_j, value x_j:  the last row looks after the earlier trigger
+//   layer 2  query beta x_i, key u_j - x_j, value x_j:  the last row reads after the earlier trigger
 // As printed, the key of layer 2 is u_j alone. But the first token has no predecessor and reads itself. If it is the
 // trigger, its key is the trigger's as well; subtracting x_j leaves 0 there.
 enum class SecondKey : unsigned char { previous_less_own, as_printed };
