@@ -26,7 +26,7 @@ enum class KernelForm : unsigned char {
 
 // Proposition 2 of the same appendix: two layers of plain attention do it too, but with positions. One-hot positions p;
 //   layer 1  query beta p_{i-1}, key p_j, value x_j:  row i reads the token before it, u_i = x_{i-1}, nearly
-//   layer 2  query beta x_i, key u_j - x_j, value x_j:  the last row reads after the earlier trigger
+//   layer 2  query beta x_i, key u_j - x_j, value x_j:  the last row reads the token after the trigger
 // As printed, the key of layer 2 is u_j alone. But the first token has no predecessor and reads itself. If it is the
 // trigger, its key is the trigger's as well; subtracting x_j leaves 0 there.
 enum class SecondKey : unsigned char { previous_less_own, as_printed };
