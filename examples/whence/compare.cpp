@@ -1,4 +1,4 @@
-// compare: two files of tensors, or a run and a file, beside each other in the order of the pass: what differs first.
+// compare: compares two files of tensors, or a run and a file, in the order of the pass, and names what differs first.
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/json_output.h"
 #include "examples/whence/look/tables.h"
@@ -17,9 +17,9 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   line.names("A B", &options.names,
-      "two files of safetensors, what probe or look --numbers wrote and yours, in either order; or a run and your "
+      "two safetensors files, one that probe or look --numbers wrote and yours, in either order; or a run and your "
       "file");
-  line.heading("How they are compared");
+  line.heading("Comparison");
   declare_comparison(line, options.words);
   declare_json(line, &options.json);
   line.example("whence compare ours.safetensors mine.safetensors --names mine.json",
@@ -28,7 +28,7 @@ void declare_options(CommandLine& line, Options& options) {
       "the run's model on its first test sequence, or on the tensors tokens and targets of the file, in its dtype");
 }
 
-// i64 [1 t]
+// Returns the tensor as i64 [1 t].
 Tensor row_of(const std::string& file, const std::string& name, const Tensor& given, index_t least, index_t most) {
   const Shape& shape = given.shape();
   if (is_floating(given.dtype()) || shape.rank() < 1 || numel(shape) == 0 || numel(shape) != shape[-1])
@@ -40,7 +40,7 @@ Tensor row_of(const std::string& file, const std::string& name, const Tensor& gi
   return raw::reshape(raw::contiguous(raw::cast(given, DType::i64)), {1, shape[-1]});
 }
 
-// The pass of a run's model on what the file says, in its dtype.
+// Runs a run's model on the file's tensors, in the file's dtype.
 SafetensorsFile pass_of_run(const std::string& run, const std::string& file, const SafetensorsFile& theirs) {
   look::SubjectOptions options{.run = run};
   Tensor tokens, targets;

@@ -1,5 +1,5 @@
-// completion: a script by which a shell completes whence's commands, options and names. It asks whence itself, so that
-// it knows what this build knows.
+// completion: prints a script by which a shell completes whence's commands, options and names. The script calls whence
+// itself, so that it knows what this build knows.
 #include <iostream>
 
 #include "examples/whence/cli/command.h"

@@ -31,18 +31,18 @@ struct Options {
   std::string check, html, json, device = "cpu";
   std::uint64_t seed = 1;
   bool no_sums = false, list = false, quiet = false;
-  std::vector<ConformanceCheck> checks;  // that run
+  std::vector<ConformanceCheck> checks;  // the checks that run
 };
 
 void declare_options(CommandLine& line, Options& options) {
   line.names("[SCHEME...]", &options.schemes,
           "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
-      .heading("What")
+      .heading("Checks")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
       .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
-      .integer("seed", &options.seed, {.low = 0}, {.help = "of parameters, directions and cotangents"})
-      .heading("Where");
+      .integer("seed", &options.seed, {.low = 0}, {.help = "seed of parameters, directions and cotangents"})
+      .heading("Device");
   declare_device(line, &options.device);
   line.heading("Output")
       .text("html", &options.html, {.help = "write the matrix as a page to this file"})
@@ -101,7 +101,7 @@ report::Matrix::Cell page_cell(const ConformanceCell& cell) {
   return {};
 }
 
-// Rows of one scheme, with its options and what it is put around, stand together; so do the sums that begin with it.
+// Groups the rows of one scheme, with its options and wrapped schemes; sums belong to the scheme that they begin with.
 std::string family(const std::string& scheme) {
   return scheme.substr(0, scheme.find_first_of("( ")) + (parse_schemes(scheme).size() > 1 ? " + another" : "");
 }
@@ -144,7 +144,7 @@ void list_everything(const Options& options) {
   std::cout << list;
 }
 
-// On a GPU what it computes against the CPU, and no other.
+// On a GPU only the comparison with the CPU runs.
 std::vector<ConformanceCheck> chosen_checks(const CommandLine& line, const Options& options, Device device) {
   const std::vector<ConformanceCheck>& all = device.is_cpu() ? conformance_checks() : device_checks();
   if (options.check.empty()) return all;
@@ -170,7 +170,7 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
   return rows;
 }
 
-// The exit code: 1 where a check failed.
+// Returns the exit code: 1 if a check failed.
 int check_all(const Options& options) {
   for (const std::string& file : {options.json, options.html}) ensure_output_file(file);
   const double begin = steady_seconds();
@@ -182,7 +182,7 @@ int check_all(const Options& options) {
   int accepted = 0, refused = 0, cells = 0, failures = 0;
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) {
-      if (!options.schemes.empty()) throw InputError(row.refusal);  // asked for by name
+      if (!options.schemes.empty()) throw InputError(row.refusal);  // the user named it
       ++refused;
       continue;
     }

@@ -1,4 +1,4 @@
-// Prints what whence runs on, as it really is, and names whatever does not fit, with what to do.
+// Prints the build and machine as they are, and names whatever does not fit, with what to do.
 #include <algorithm>
 #include <iostream>
 

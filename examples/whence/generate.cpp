@@ -1,4 +1,4 @@
-// generate: text from a trained language model, token by token, as it is drawn.
+// generate: draws text from a trained language model and prints it token by token.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,28 +41,28 @@ void declare_options(CommandLine& line, Options& options) {
       "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
   declare_accept_damaged(line, options.accept_damaged);
   line.heading("Text")
-      .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
-      .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
+      .text("prompt", &options.prompt, {"beginning of the text; a line end if not given"})
+      .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"number to draw", "tokens"})
       .integer("context", &options.generation.context, Count{0, 1000000000},
-          {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the "
-           "training length where the scheme does not accept a text of any length",
+          {"most that the model sees; a full context continues from its later half. 0: all of the text, or the "
+           "training length if the scheme does not accept any length",
               "tokens"});
   line.heading("Drawing")
       .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000},
           {"below 1: safer, above: wilder; 0: greedy"})
       .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000},
-          {"only so many of the most probable tokens; 0: all"})
+          {"only this many of the most probable tokens; 0: all"})
       .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
-          {"only the fewest most probable tokens that come to this probability"})
+          {"only the fewest most probable tokens that reach this probability"})
       .flag("greedy", &options.greedy, {"always the most probable token"})
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
   declare(line, options.machine);
-  line.flag("quiet", &options.quiet, {"nothing but the text, and notes on what of the prompt is not read"});
+  line.flag("quiet", &options.quiet, {"print only the text, and notes on unread parts of the prompt"});
   line.example("whence generate runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
-// Tokens that the model may see where none are asked for: 0, all, if every scheme accepts a run of any length; else the
-// training length, or the longest that a scheme accepts.
+// Returns the context for --context 0: 0, no limit, if every scheme accepts any length; else the training length or, if
+// less, the longest that a scheme accepts.
 index_t own_context(const TransformerOptions& model) {
   index_t longest = Claims::any_length;
   for (const SchemeSpec& spec : parse_schemes(model.scheme))
@@ -87,8 +87,8 @@ TokenIds tokens_of(const Tokeniser& tokeniser, const std::string& prompt) {
   } catch (const UnfitText& unfit) { throw InputError("--prompt: ", unfit.what()); }
 }
 
-// Requires room for what the model reads at once and keeps of it, and returns a line about it: the prompt, and when the
-// context is full the later half of it again; all tokens so far where the cache is made anew, beside the old one.
+// Requires memory for the longest text read at once and for the cache, and returns a line about it. The longest is the
+// prompt or half a full context; where the cache is made anew, all tokens, while the old cache is still held.
 std::string require_room(const Transformer& model, const TokenIds& prompt, const GenerationOptions& generation) {
   const auto begun = static_cast<index_t>(prompt.size()), whole = begun + generation.tokens;
   const index_t context = generation.context ? std::min(generation.context, whole) : whole,
@@ -133,7 +133,7 @@ int run(CommandLine& line) {
   const std::string memory = require_room(*saved.model, prompt, options.generation);
   if (!options.quiet) std::cerr << memory << '\n';
 
-  // A token may be part of a character; a terminal is given whole ones, and none that acts.
+  // A token may be part of a character; a terminal gets whole characters, and none that it acts on.
   Utf8Stream characters;
   const bool to_people = isatty(STDOUT_FILENO) == 1;
   const auto show = [to_people](const std::string& text) {
@@ -157,7 +157,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{
-    {"generate", Purpose::train, "draws text from a language model that `train lm` left", run}};
+    {"generate", Purpose::train, "draws text from a language model that `train lm` wrote", run}};
 
 }  // namespace
 }  // namespace whence

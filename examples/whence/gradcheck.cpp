@@ -1,5 +1,5 @@
-// gradcheck: are the gradients right? Of an op, of a scheme's text, or of all there is;
-// by duals and differences in f64.
+// gradcheck: checks the gradients of an op, of a scheme's text, or of everything, by dual numbers and by differences in
+// f64.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -31,19 +31,19 @@ void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> known = op_names();
   for (const auto& more : {scheme_names(), {"all"}}) known.insert(known.end(), more.begin(), more.end());
   line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
-  line.heading("What")
+  line.heading("Selection")
       .flag("list", &options.list, {"print everything that can be checked, and end"})
-      .flag("no-sums", &options.no_sums, {"of all: leave out the sums of two schemes"});
-  line.heading("How")
+      .flag("no-sums", &options.no_sums, {"with all: leave out the sums of two schemes"});
+  line.heading("Method")
       .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
-          {"of the sequences that schemes are checked on", "tokens"})
-      .integer(
-          "seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
+          {"length of the sequences that schemes are checked on", "tokens"})
+      .integer("seed", &options.check.seed, Range<std::uint64_t>{},
+          {"seed of operands, parameters, cotangents and directions"})
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("against-cpu", &options.against_cpu,
-          {"of ops: values and gradients on --device as on the CPU, in f64, f32, bf16 and f16, as a table"})
-      .flag("quiet", &options.quiet, {"of all, and with --against-cpu: no progress on standard error"});
+          {"for ops: compare values and gradients on --device with the CPU's, in f64, f32, bf16 and f16, as a table"})
+      .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"});
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
@@ -54,12 +54,12 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence gradcheck cope --twice", "its second derivatives");
 }
 
-// "8.2e-09"; an exact 0 stands out.
+// Formats an error: "8.2e-09"; an exact 0 is printed as such.
 std::string scientific(double value) {
   return value == 0 ? "0" : to_text(std::scientific, std::setprecision(1), value);
 }
 
-// An error of differences, where they say something.
+// Formats an error of differences, if they say something.
 std::string by_differences(double error, const GradientChecks& checks, const Options& options) {
   return options.check.differences && !options.check.twice && checks.note.empty() ? scientific(error) : "-";
 }
@@ -117,8 +117,8 @@ std::vector<Checkable> everything(const Options& options) {
   return all;
 }
 
-// Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to
-// run, and any other error is a failure.
+// Returns nothing if the schemes refuse their options or each other, which they do with an InputError. Any other error
+// is a failure: what a scheme accepts must run.
 std::optional<GradientChecks> check_one(const Checkable& what, const Options& options) {
   static const std::vector<std::string> promised = promised_texts();
   try {
@@ -195,11 +195,11 @@ void list_everything() {
     std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';
 }
 
-// Whoever gives an option expects it to do something.
+// Refuses options that would have no effect.
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   if (options.list && !options.names.empty())
-    throw InputError("--list: given beside a name; it lists everything; leave one of them out");
+    throw InputError("--list: given with a name; it lists everything; leave one of them out");
   for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
     line.refuse_unless(name, !options.list, "something to check");
   line.refuse_unless("no-sums", all || options.against_cpu, "the name all");
@@ -209,7 +209,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
   if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))
-    throw InputError("all: given beside other names; it has them in it; leave them out");
+    throw InputError("all: given with other names; it includes them; leave them out");
 }
 
 int run(CommandLine& line) {

@@ -1,5 +1,5 @@
-// look: whence did this gradient come? One pass of a trained model, with every named number, its gradient, the paths by
-// which that came, and why it is zero where it is.
+// look: whence did this gradient come? Shows one pass of a trained model: every named number, its gradient, the paths
+// by which the gradient came, and why it is zero where it is.
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -37,44 +37,44 @@ using Count = Range<std::int64_t>;
 void declare_subject(CommandLine& line, Options& options) {
   look::SubjectOptions& subject = options.page.subject;
   line.names("RUN", &options.runs,
-      "folder that `whence train` wrote; a folder of such folders, as of lab.py, is listed; or a scheme: a model of it "
-      "is drawn "
-      "at random");
-  line.heading("What is looked at")
+      "folder that `whence train` wrote; a folder of such folders, such as lab.py's, is listed; or a scheme: a model "
+      "of it is drawn at random");
+  line.heading("Input")
       .text("text", &subject.text,
           {.help = "file that a language model reads",
               .initial = "a document that was set aside for validation, from its first line of prose: one of three "
                          "words or more that begin with a small letter, in a paragraph with a whole sentence"})
-      .text("prompt", &subject.prompt, {"what it reads, typed here"})
-      .integer("task-sample", &subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
-      .integer("length", &subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
+      .text("prompt", &subject.prompt, {"text that it reads, typed here"})
+      .integer(
+          "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})
+      .integer("length", &subject.length, Count{0, 1 << 20}, {"largest length; 0: as in training", "tokens"})
       .integer("step", &subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
-      .text("beside", &options.page.beside, {"another run, or this one, to be shown beside it on the same tokens"})
+      .text("beside", &options.page.beside, {"another run, or this one, to show next to it on the same tokens"})
       .integer("checkpoints", &options.page.checkpoints, Count{0, 1000},
-          {"how many checkpoints to show on a slider, evenly spread, the weights before training first (train "
+          {"number of checkpoints on a slider, evenly spread, the weights before training first (train "
            "--keep-checkpoints 0 keeps all)"})
       .text("given", &subject.given,
-          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], k and v of fewer heads if "
-           "wanted, "
-           "cotangent, of the output, and x if wanted: attention on these, in place of a model"})
-      .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
-      .flag("bidirectional", &subject.bidirectional, {"of a scheme: every query sees every key"});
+          {"for a scheme: a safetensors file with q, k and v, each [heads, tokens, dims] (k and v may have fewer "
+           "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
+      .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"seed of the numbers drawn for a scheme"})
+      .flag("bidirectional", &subject.bidirectional, {"for a scheme: every query sees every key"});
   declare_accept_damaged(line, subject.accept_damaged);
-  line.choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
+  line.choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
 }
 
 void declare_output(CommandLine& line, Options& options) {
-  line.heading("What is made of it")
+  line.heading("Output")
       .text("out", &options.page.out, {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
       .flag("playground", &options.playground,
           {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
            "whatever "
            "is edited"})
       .text("at", &options.page.at,
-          {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
+          {"for a text too long for every number: the places whose numbers are shown, e.g. \"i=4100 j=4050\"; several "
+           "with "
            "';' between them"})
-      .flag("numbers", &options.page.numbers, {"write beside it all numbers as safetensors, causes and paths as CSV"})
+      .flag("numbers", &options.page.numbers, {"also write all numbers as safetensors, causes and paths as CSV"})
       .flag("causes", &options.causes,
           {"print how much of each gradient is zero, and why, without what the mask hides; no page"})
       .flag("paths", &options.paths, {"print by which paths the gradients of x, q, k and v came; no page"})
@@ -82,9 +82,8 @@ void declare_output(CommandLine& line, Options& options) {
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"gates layer=0 head=1 = 0\"; several "
-           "with ';' between them; prints what the gradient predicts and what the loss does; of a gradient on its way "
-           "back, "
-           "\"dLoss/dgates layer=0 head=1 *= 0\", the parameters' gradients; no page"})
+           "with ';' between them; prints what the gradient predicts and what the loss does; for a gradient in the "
+           "backward pass, \"dLoss/dgates layer=0 head=1 *= 0\", prints the parameters' gradients; no page"})
       .flag("attribution", &options.attribution,
           {"print where the logit of an answer came from: what the embedding, each head, each MLP and each bias adds "
            "to it, "
@@ -92,32 +91,30 @@ void declare_output(CommandLine& line, Options& options) {
       .flag("lens", &options.lens,
           {"print what the model would answer after each layer: the last norm and the output applied there; no page"})
       .text("patch", &options.patch,
-          {"put numbers of another pass in place of those of this one, e.g. \"output layer=0 head=2\", and print what "
-           "the "
-           "loss and the answer become; without a layer in every layer and head by itself; \"v layer=0 j=9 = j=5\" "
-           "takes "
-           "them from elsewhere there; several with ';' between them; what else is printed is of the patched pass; no "
-           "page"})
+          {"replace numbers of this pass by another's, e.g. \"output layer=0 head=2\", and print the new loss and "
+           "answer; without a layer, in each layer and head by itself; \"v layer=0 j=9 = j=5\" takes them from another "
+           "place; several with ';' between them; all else that is printed is of the patched pass; no page"})
       .integer("from-sample", &options.page.patched_from.sample, Range<std::int64_t>{-1, 1000000000},
-          {.help = "of --patch, and of the page's map of patches: the task's test sequence that they come from",
+          {.help = "for --patch and the page's map of patches: the task's test sequence that the numbers come from",
               .initial = "this one"})
-      .text("from-prompt", &options.page.patched_from.prompt, {"of the same: what the language model reads there"})
+      .text("from-prompt", &options.page.patched_from.prompt, {"likewise: the text that the language model reads"})
       .text("from", &options.page.patched_from.run,
-          {.help = "of the same: the run that they come from", .initial = "RUN"})
+          {.help = "likewise: the run that the numbers come from", .initial = "RUN"})
       .integer("token", &options.page.token, Range<std::int64_t>{-1, 1 << 20},
-          {.help = "of --attribution, --lens and patches: where the answer is", .initial = "the last that is asked"})
-      .text("answer", &options.page.answer, {.help = "of the same: which answer", .initial = "the wanted one"})
-      .integer("edits", &options.page.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
+          {.help = "for --attribution, --lens and patches: position of the answer", .initial = "the last answer's"})
+      .text("answer", &options.page.answer, {.help = "likewise: the answer", .initial = "the wanted one"})
+      .integer("edits", &options.page.edits, Count{0, 10000},
+          {"number of the strongest edits of heads and taps on the page"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"CPU threads"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
   line.example("whence look \"dape(kerple)\" --paths", "by which paths gradients come through a scheme");
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
       "one number, term by term");
   line.example("whence look runs/flip_flop --attribution --lens",
-      "which heads gave the last answer, and after which layer it stood");
+      "which heads gave the last answer, and after which layer it was there");
   line.example("whence look runs/flip_flop --patch output --from-sample 7",
-      "which head decides the answer: the output of each is that of another sequence");
+      "which head decides the answer: each one's output is replaced by another sequence's");
 }
 
 void print_edits(const look::Inspection& inspection, const std::string& texts) {
@@ -133,7 +130,7 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
     std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }
 
-// Refuses options that would do nothing: some options are of a page, some of a run or a scheme.
+// Refuses options that would have no effect: some are for a page, some for a run or a scheme.
 void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints, bool playground) {
   const bool drawn = !look::is_folder(page.subject.run);
   const struct {
@@ -141,7 +138,7 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     bool has_effect;
     const char* required;
   } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
-                   "a pass that is shown whole; the playground is asked itself"},
+                   "a pass that is shown whole; the playground answers by itself"},
       {{"out"}, !prints, "a page"},
       {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
@@ -165,7 +162,7 @@ void write_playground(const look::PageRequest& page) {
   std::cout << "written: " << one_line(file) << '\n';
 }
 
-// Prints `head`, and then what the inspection says of gradients. A place of --explain that is not there prints nothing.
+// Prints `head`, then what the inspection says of gradients. If --explain names a place that does not exist, it prints nothing.
 void print_gradients(const look::Inspection& inspection, const Options& options, const std::string& head) {
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
   std::cout << head << terminal_text(explained);
@@ -221,7 +218,7 @@ void print(const look::Subject& subject, const Options& options) {
   print_logits(forward, options);
 }
 
-// Prints a command for each run below a folder, as lab.py leaves them. Returns false if the folder has none.
+// Prints a command for each run below a folder, such as lab.py's. Returns false if the folder has none.
 bool lists_runs(const std::string& folder) {
   std::error_code none;
   if (!look::is_folder(folder) || std::filesystem::exists(std::filesystem::path(folder) / "run.json", none))

@@ -1,5 +1,4 @@
-// Prints the named models: their parts and how many parameters they have, with any positional scheme; and plans their
-// training.
+// Prints the named models, with any positional scheme: their parts and parameter counts; and plans their training.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -19,7 +18,7 @@ namespace {
 
 std::string in_millions(index_t count) { return fixed(static_cast<double>(count) / 1e6, 2); }
 
-// Paths without the number of the block: "blocks.3.mlp.in.weight" counts for "blocks.*.mlp.in.weight".
+// Replaces the number of the block: "blocks.3.mlp.in.weight" counts for "blocks.*.mlp.in.weight".
 std::string without_number(std::string path) {
   const std::size_t dot = path.find('.', 7);
   return path.starts_with("blocks.") ? "blocks.*" + path.substr(dot) : path;
@@ -42,7 +41,7 @@ void print_all(const std::string& scheme) {
 void print_one(const std::string& name, const std::string& scheme) {
   const PlannedModules planned;
   const Transformer model(named_model(name, scheme));
-  std::vector<Module::Parameter> firsts;  // of each path
+  std::vector<Module::Parameter> firsts;  // the first parameter of each path
   std::map<std::string, index_t> times;
   for (const Module::Parameter& parameter : model.parameters())
     if (times[without_number(parameter.path)]++ == 0) firsts.push_back(parameter);
@@ -67,7 +66,7 @@ struct Options {
   bool plan = false;
 };
 
-// Each row of the tables is there once.
+// Refuses a name that is given twice.
 template <class T> std::vector<T> once(const char* what, const std::vector<T>& list) {
   for (auto each = list.begin(); each != list.end(); ++each)
     if (std::find(list.begin(), each, *each) != each)
@@ -97,20 +96,20 @@ std::vector<PlannedModel> planned_models(const Options& options) {
 }
 
 void declare_options(CommandLine& line, Options& options, const std::vector<std::string>& names) {
-  line.names("[MODEL...]", &options.models, "those to show parameter by parameter, or to plan", names)
+  line.names("[MODEL...]", &options.models, "models to show parameter by parameter, or to plan", names)
       .text("scheme", &options.scheme,
           {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
               .known = scheme_names()});
   line.heading("Planning")
       .flag("plan", &options.plan, {"operations per token, and bytes of a training step by part"})
-      .text("lengths", &options.lengths, {.help = "of the sequences", .unit = "tokens", .initial = "the model's"})
-      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"at a time", "sequences"})
+      .text("lengths", &options.lengths, {.help = "sequence lengths", .unit = "tokens", .initial = "the model's"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"batch size", "sequences"})
       .choice("executor", &options.executor, executor_names(), {"how attention is computed"});
   line.example("whence models", "all of them")
       .example(
           "whence models gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters")
       .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",
-          "what they take, without taking it");
+          "their operations and memory, without training");
 }
 
 int run(CommandLine& line) {
@@ -132,7 +131,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{
-    {"models", Purpose::learn, "the papers' models, one parameter by parameter, or what training them takes", run}};
+    {"models", Purpose::learn, "the papers' models: one parameter by parameter, or the cost of training", run}};
 
 }  // namespace
 }  // namespace whence

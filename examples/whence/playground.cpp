@@ -1,4 +1,4 @@
-// playground: the engine itself in a web page; or in its place, question by question.
+// playground: writes the engine as a web page; or answers the page's questions in its place.
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
@@ -15,12 +15,11 @@ int run(CommandLine& line) {
   bool answers = false;
   line.text("out", &out, {"the page"})
       .text("module", &module,
-          {.help = "folder of playground.js and playground.wasm, which `cmake --preset playground` makes; none: beside "
-                   "this program"})
-      .flag("answer", &answers,
-          {"no page: answers the questions that a page asks, lines of JSON on standard input, in its place"})
+          {.help = "folder of playground.js and playground.wasm, which `cmake --preset playground` makes; none: next "
+                   "to this program"})
+      .flag("answer", &answers, {"no page: answer a page's questions, lines of JSON, on standard input"})
       .example("whence playground", "models learn and can be taken apart in a browser, without a network")
-      .example("whence playground --answer < questions.jsonl", "what the page would be told");
+      .example("whence playground --answer < questions.jsonl", "the answers that the page would get");
   if (line.shows_page()) return 0;
   if (answers) {
     playground::Session session;

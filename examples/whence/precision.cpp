@@ -1,4 +1,4 @@
-// precision: from where on 16 and 32 bits no longer tell two positions, biases or gates apart, as a table or as JSON.
+// precision: prints where 16 and 32 bits no longer tell two positions, biases or gates apart, as a table or as JSON.
 #include <cmath>
 #include <iostream>
 
@@ -40,10 +40,10 @@ std::string table_of(const std::vector<PrecisionRow>& rows) {
 int run(CommandLine& line) {
   PrecisionOptions options;
   bool json = false;
-  line.heading("What")
+  line.heading("Options")
       .integer("heads", &options.heads, Range<int>{1, 64},
-          {"of ALiBi and KERPLE; of KERPLE the first and the last are shown"})
-      .number("logit", &options.logit, Range<double>{-65504, 65504}, {"that a bias is added to"})
+          {"heads of ALiBi and KERPLE; KERPLE shows the first and the last"})
+      .number("logit", &options.logit, Range<double>{-65504, 65504}, {"the number that a bias is added to"})
       .integer("furthest", &options.furthest, Range<std::int64_t>{1, std::int64_t{1} << 40},
           {"position that is looked at; - in the table: none up to it"})
       .flag("json", &json, {"print JSON instead of a table"});

@@ -1,5 +1,5 @@
-// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters go in; every
-// intermediate and every gradient comes out.
+// probe: runs any scheme on tensors from a file: queries, keys, values and parameters go in; every intermediate and
+// every gradient comes out.
 #include <iostream>
 #include <optional>
 
@@ -29,40 +29,41 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
-  line.heading("What runs")
+  line.heading("Pass")
       .text("scheme", &options.scheme,
           {.help = "positional scheme, e.g. \"dape(kerple, width=8)\"", .known = scheme_names()})
       .text(
           "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
       .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"})
       .text("against", &options.against,
-          {"safetensors file of yours: prints which of its tensors differs first, as `whence compare`; status 1 where "
-           "one "
+          {"your safetensors file: prints which of its tensors differs first, as `whence compare`; status 1 if one "
            "does"});
   declare_comparison(line, options.words);
-  line.heading("How")
+  line.heading("Method")
       .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
-      .integer("rows", &options.rows, Count{1, 1 << 20}, {"of a block of strips; without this option by size"})
-      .choice(
-          "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
+      .integer("rows", &options.rows, Count{1, 1 << 20}, {"rows per block of strips; by size if not given"})
+      .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"},
+          {"cast all numbers to this dtype; else as in the file"})
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
-      .number("scale", &options.scale, Range<double>{}, {.help = "of q.k", .initial = "1/sqrt(d)"})
-      .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
+      .number("scale", &options.scale, Range<double>{}, {.help = "scale of q.k", .initial = "1/sqrt(d)"})
+      .integer(
+          "init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks from this seed"});
   declare_device(line, &options.device);
-  line.heading("What a file must hold")
+  line.heading("Contents of a file")
       .text("describe", &options.describe,
           {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
               .known = scheme_names()})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
-      .integer("kv-heads", &options.kv_heads, Count{0, 1024}, {"of keys and values, for --describe; 0: as many"})
+      .integer(
+          "kv-heads", &options.kv_heads, Count{0, 1024}, {"heads of keys and values, for --describe; 0: as --heads"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
       .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})
       .integer("batch", &options.batch, Count{1, 1 << 20}, {"for --describe", "sequences"});
   line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
-      "one pass, and backward where the file has a cotangent");
+      "one pass, and backward if the file has a cotangent");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --against mine.safetensors",
-      "the same pass beside yours: which tensor differs first, and where");
+      "the same pass compared with yours: which tensor differs first, and where");
   line.example("whence probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
       "another executor and dtype");
 }
@@ -88,7 +89,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 
 bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
 
-// Options that this scheme, or this file, gives no effect.
+// Refuses options that have no effect with this scheme or this file.
 void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
   const BareAttention& scheme = *input.scheme;
   for (const char* name : {"executor", "bidirectional", "scale"})
@@ -103,7 +104,7 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
   }
 }
 
-// Positions that a scheme has no place for come from the file.
+// Runs the pass. An error about positions or draws of the file names the file.
 SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
   try {
     return run_probe(input, executor);
@@ -115,7 +116,7 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
   }
 }
 
-// What was written, and what was not though one might look for it.
+// Prints what was written, and what a user might miss in it.
 void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
   const BareAttention& scheme = *input.scheme;
   std::cout << scheme.text() << ", " << input.dtype();
@@ -158,7 +159,7 @@ int run_file(const CommandLine& line, const Options& options) {
   const Executor& executor = blocks ? *blocks
                                     : executor_for(wanted ? wanted : &reference_executor(), input.scheme->stages(),
                                           {choice.device, input.dtype(), 0});
-  ProbeInput planned = read_input(line, options);  // what the pass takes is told by the same pass of the same file
+  ProbeInput planned = read_input(line, options);  // planning reads the same file and runs the same pass
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
   std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()),
@@ -184,12 +185,12 @@ int run(CommandLine& line) {
       .heads = options.heads,
       .length = options.length,
       .kv_heads = options.kv_heads};
-  const PlannedModules planned;  // a description takes no memory
+  const PlannedModules planned;  // a planned model takes no memory
   const BareAttention scheme(options.describe, sizes);
   try {
     std::cout << describe_scheme(scheme, options.batch);
   } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
-    throw InputError("--describe: ", error.what());  // rows for fewer positions than --length, for instance
+    throw InputError("--describe: ", error.what());  // for instance, rows for fewer positions than --length
   }
   return 0;
 }

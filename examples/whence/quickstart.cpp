@@ -1,4 +1,4 @@
-// quickstart: trains CoPE, RoPE and learned absolute positions on a flip-flop of 128 tokens, as `train` would, and keeps
+// quickstart: trains CoPE, RoPE and learned absolute positions on a flip-flop of 128 tokens, as `train` does, and keeps
 // the three runs. report.html compares them with the paper; look.html looks into the trained CoPE model.
 #include <algorithm>
 #include <iostream>
@@ -48,7 +48,7 @@ struct SchemeRun {
   [[nodiscard]] const TaskStudy& study() const { return static_cast<const TaskStudy&>(*made); }
 };
 
-// What `train flip_flop` would be given. 128 tokens: of 64 every scheme remembers the bit in some seeds.
+// The options of `train flip_flop`. 128 tokens: with 64, in some seeds every scheme remembers the bit.
 std::vector<std::string> words_for(const Settings& settings, const std::string& scheme) {
   const fs::path folder = fs::path(settings.out) / scheme;
   std::vector<std::string> words{"--preset=mini", "--length=128", "--scheme=" + scheme,
@@ -61,7 +61,7 @@ std::vector<std::string> words_for(const Settings& settings, const std::string& 
     const auto done = parse_number<std::int64_t>(read_run_record(folder / "run.json").option("steps"));
     if (done > settings.steps)
       throw InputError("--steps: ", settings.steps, " given; ", one_line(folder.string()), " has been trained for ",
-          *done, " since; as many required, or another --out");
+          *done, " since; at least that required, or another --out");
     words.emplace_back("--resume");
   }
   return words;
@@ -91,7 +91,7 @@ SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
   return run;
 }
 
-// Of test set 0, in distribution, or 1, sparse. Null where the paper has none.
+// Test set 0 is in distribution, 1 is sparse. Returns null if the paper has no figure.
 const tasks::PaperFigure* figure_of(const std::string& scheme, std::size_t set) {
   static const auto as_in_the_paper = tasks::make_task("flip_flop");
   static const std::vector<tasks::PaperFigure> figures[] = {
@@ -114,7 +114,7 @@ Table comparison(const std::vector<SchemeRun>& runs) {
   return table.row(guess);
 }
 
-// The schemes by what they get wrong on the sparse set, the best first: here, or in the paper.
+// Sorts the schemes by their errors on the sparse set, fewest first: here, or in the paper.
 std::vector<std::string> order_of(const std::vector<SchemeRun>& runs, bool here) {
   std::vector<std::pair<double, std::string>> order;
   for (const SchemeRun& run : runs)
@@ -125,7 +125,7 @@ std::vector<std::string> order_of(const std::vector<SchemeRun>& runs, bool here)
   return names;
 }
 
-// What is seen, in three sentences.
+// Says the findings in three sentences.
 std::string sentences_of(const std::vector<SchemeRun>& runs) {
   const std::vector<std::string> here = order_of(runs, true), there = order_of(runs, false);
   const auto wrong = [&](const std::string& scheme) {
@@ -133,18 +133,18 @@ std::string sentences_of(const std::vector<SchemeRun>& runs) {
     return to_text(scheme, " ", fixed(run->scores[1].model.token_percent(), 2), " %");
   };
   return to_text(
-      "A read asks for the bit that was written last, and on sparse strings the write lies further back than "
+      "A read asks for the bit that was written last, and on sparse strings the write is further back than "
       "in most of training: ",
       wrong(here[0]), ", ", wrong(here[1]), " and ", wrong(here[2]),
       " of the answers are wrong there. CoPE can let some tokens count and others not; rope and absolute count every "
       "token. ",
       here == there ? "The order of the three is the paper's"
                     : to_text("The paper has another order (", there[0], ", ", there[1], ", ", there[2], ")"),
-      ", but this is one seed, and one seed carries no difference between two schemes that are within a few percent of "
+      ", but this is one seed, and one seed cannot separate two schemes that are within a few percent of "
       "each other.");
 }
 
-// The losses of a training, also where several processes made it.
+// The losses of a training, including one that several processes shared.
 report::Curve curve_of(const SchemeRun& run) {
   report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
   const std::string log = (run.request->settings().training.folder / "metrics.jsonl").string();
@@ -173,8 +173,8 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table) {
   page.introduction = to_text(
       "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
       "bit written last. The model is tested on strings like those it was trained on (80 % ignores), on sparse ones "
-      "(98 %), where the last write lies further back than in training, and on dense ones (10 %), where many writes "
-      "lie close together and only the last counts. Sparse strings show whether a model looks far enough, dense ones "
+      "(98 %), where the last write is further back than in training, and on dense ones (10 %), where many writes are "
+      "close together and only the last counts. Sparse strings show whether a model looks far enough, dense ones "
       "whether it tells the last write from those before it.\n\n",
       sentences_of(runs), "\n\nThis run: strings of ", model.length, " tokens, dim ", model.dim, ", ", model.layers,
       " layers, ", model.heads, " heads, ", training.steps, " steps of ", runs[0].study().run_sizes().batch,
@@ -192,9 +192,9 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table) {
   return page;
 }
 
-// The checkpoint behind the hundred steps in which the loss fell the most: where the task was learned.
+// Returns the checkpoint after the hundred steps in which the loss fell the most: there the task was learned.
 std::int64_t break_of(const report::Curve& losses) {
-  std::map<std::int64_t, std::pair<double, int>> parts;  // by the step that ends them: sum and count
+  std::map<std::int64_t, std::pair<double, int>> parts;  // sum and count, keyed by the last step of each part
   for (std::size_t k = 0; k < losses.x.size(); ++k) {
     auto& [sum, count] = parts[(static_cast<std::int64_t>(losses.x[k]) + save_every - 1) / save_every * save_every];
     sum += losses.y[k], ++count;
@@ -209,9 +209,9 @@ std::int64_t break_of(const report::Curve& losses) {
   return found;
 }
 
-constexpr index_t tokens_on_page = 64;  // of one string: all of it would be more than browsers like
+constexpr index_t tokens_on_page = 64;  // of one string: a browser cannot show all of it quickly
 
-// The string in which the most is asked, of the first twenty.
+// Returns the string with the most reads among the first twenty.
 std::int64_t sample_of(const SchemeRun& run, std::uint64_t seed) {
   const tasks::Batch batch = run.study().task().test_batch(0, seed, 0, 20);
   std::vector<std::ptrdiff_t> asked;
@@ -228,7 +228,7 @@ struct LookPage {
   std::string shutting;  // the command that shuts the head that matters most
 };
 
-// The beginning of one string; beside it, the same model before the first step, at the break, and at the end.
+// Writes the page: the beginning of one string, compared with the same model before the first step, at the break, and at the end.
 LookPage look_page_of(const SchemeRun& run) {
   const fs::path folder = run.request->settings().training.folder;
   look::SubjectOptions options{.run = folder.string(),
@@ -257,14 +257,14 @@ LookPage look_page_of(const SchemeRun& run) {
 int run(CommandLine& line) {
   Settings settings;
   line.integer("steps", &settings.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
-      .integer("seed", &settings.seed, Range<std::uint64_t>{}, {"of parameters and data"})
-      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"})
+      .integer("seed", &settings.seed, Range<std::uint64_t>{}, {"seed of parameters and data"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads; results do not depend on them"})
       .text("out", &settings.out, {"folder of the three runs, report.html, look.html and comparison.csv"})
       .flag("quiet", &settings.quiet, {"no progress"})
       .flag("smoke", &settings.smoke, {"a few steps only, to see that everything runs; its folder ends in -smoke"});
   declare_json(line, &settings.json);
   declare_device(line, &settings.device);
-  line.example("whence quickstart", "about a minute of training; where it was stopped, it goes on");
+  line.example("whence quickstart", "about a minute of training; a stopped run goes on");
   if (line.shows_page()) return 0;
   line.refuse_unless("steps", !settings.smoke, "a full run instead of --smoke");
   if (settings.smoke) settings.steps = 4, settings.out += "-smoke";

@@ -1,4 +1,4 @@
-// recall: one attention head solves associative recall by construction, without positions (DAPE V2, appendix A); and so
+// recall: one attention head without positions solves associative recall by construction (DAPE V2, appendix A), and so
 // do two plain layers with positions.
 #include <algorithm>
 #include <iostream>
@@ -30,9 +30,9 @@ std::vector<index_t> lengths_up_to(index_t longest) {
   return lengths;
 }
 
-constexpr index_t at_once = 16;  // sequences, so that memory does not grow with their number
+constexpr index_t at_once = 16;  // sequences per pass, so that memory does not grow with their number
 
-// All sequences of one length, by `recall` of a few.
+// Runs all sequences of one length, a few at a time.
 template <class Recall> tasks::RecallOutcome outcome_of(const Options& options, index_t length, const Recall& recall) {
   const auto task =
       tasks::make_task("associative_recall", {"--length", std::to_string(length), "--vocabulary",
@@ -48,7 +48,7 @@ template <class Recall> tasks::RecallOutcome outcome_of(const Options& options, 
   return total;
 }
 
-// A line for each length, form and executor.
+// Prints a line for each length, form and executor.
 Table by_construction(const Options& options, const Placement& placement) {
   Table table({"length", "convolution", "scores kept", "executor", "right %", "least mass on the answer"});
   for (const index_t length : lengths_up_to(options.length)) {
@@ -88,10 +88,10 @@ Table by_two_layers(const Options& options, const Placement& placement) {
   return table;
 }
 
-// Both as whole models of this vocabulary and length.
+// Prints both constructions as whole models of this vocabulary and length.
 Table costs(index_t longest) {
   Table table({"construction", "layers", "positions", "dim", "parameters", "operations per token, M"});
-  const Device planned = Device::planned(Device::cpu());  // counts what a pass would compute
+  const Device planned = Device::planned(Device::cpu());  // counts operations, computes nothing
   for (const int layers : {1, 2}) {
     tasks::RecallModel model(layers, longest, longest, "reference");
     const index_t parameters = model.parameter_count();
@@ -108,10 +108,10 @@ Table costs(index_t longest) {
 int run(CommandLine& line) {
   Options options;
   line.integer("length", &options.length, Range<std::int64_t>{8, 4096},
-          {"of the longest sequences; shorter ones are tried too", "tokens"})
-      .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
-      .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
-      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});
+          {"longest sequences; shorter ones are tried too", "tokens"})
+      .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"per length", "sequences"})
+      .choice("trigger", &options.trigger, {"anywhere", "first"}, {"place where the last token was seen before"})
+      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of the sequences"});
   declare(line, options.machine);
   line.example("whence train associative_recall", "the same task learned from data");
   if (line.shows_page()) return 0;
@@ -121,7 +121,7 @@ int run(CommandLine& line) {
             << by_construction(options, placement).text()
             << "\nProposition 2: two layers of plain attention, with positions\n"
             << by_two_layers(options, placement).text() << "\nAs whole models, " << options.length
-            << " tokens of as many kinds, forward\n"
+            << " tokens and kinds of tokens, forward\n"
             << costs(options.length).text();
   return 0;
 }

@@ -1,4 +1,4 @@
-// schemes: the positional schemes, everything about some of them, or how each is trained on a device.
+// schemes: lists the positional schemes, prints everything about some of them, or says how each is trained on a device.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -37,13 +37,13 @@ std::string description(const SchemeInfo& scheme) {
   return text;
 }
 
-// The executor that trains each scheme in GPT-2's heads, and why it is no higher one. A form of a scheme has a row of its own where
-// that differs.
+// Prints the executor that trains each scheme in GPT-2's heads, and why a faster one does not. A form of a scheme has
+// its own row if its executor differs.
 void print_executors(Device device, const std::vector<SchemeInfo>& wanted) {
   const DType dtype = device.is_gpu() ? DType::bf16 : DType::f32;
   const PlannedModules planned;
   Table table({"scheme", "executor", "why"});
-  std::map<std::string, std::string> of_schemes;  // what is said of the first form of each
+  std::map<std::string, std::string> of_schemes;  // the words for each scheme's first form
   for (const std::string& text : promised_texts()) {
     const std::string name = text.substr(0, text.find('('));
     if (text.find(" + ") != std::string::npos) continue;
@@ -64,12 +64,12 @@ int run(CommandLine& line) {
   std::vector<std::string> names;
   std::string device;
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
-      .choice(
-          "device", &device, {"cpu", "cuda"}, {"which executor trains each scheme there, and why; nothing is computed"})
+      .choice("device", &device, {"cpu", "cuda"},
+          {"show the executor that trains each scheme there, and why; nothing is computed"})
       .example("whence schemes cope rope", "two of them")
       .example("whence schemes --device cuda", "tiles, strips of rows, or composed ops");
   if (line.shows_page()) return 0;
-  std::vector<SchemeInfo> wanted;  // all of them before anything is printed: a name may be none
+  std::vector<SchemeInfo> wanted;  // resolves all names before it prints: one may be unknown
   for (const std::string& name : names) wanted.push_back(scheme_named(name, name));
   for (const SchemeInfo& scheme : wanted) std::cout << description(scheme);
   if (!device.empty()) print_executors(device == "cuda" ? Device::cuda(0) : Device::cpu(), wanted);

@@ -1,4 +1,4 @@
-// tasks: what can be trained on: each task's tests, guesses, the papers' model and figures, and sizes for a laptop.
+// tasks: lists what can be trained on: each task's tests, guesses, the papers' model and figures, and sizes for a laptop.
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
@@ -39,7 +39,7 @@ void print_one(const tasks::TaskInfo& info) {
   Table table({"test set", "what it is", "paper, " + task->metric()});
   const std::vector<tasks::TestSet> sets = task->test_sets();
   for (std::size_t set = 0; set < sets.size(); ++set) {
-    // At most a dozen rows on the screen.
+    // The screen shows at most a dozen rows.
     if (set * 12 % sets.size() < 12)
       table.row({sets[set].name, sets[set].description, figures_text(task->paper_figures(set))});
   }

@@ -1,4 +1,4 @@
-// tokenize: shows how a tokeniser cuts text, and makes a file of GPT-2's two. The library `tokenizers` trains others
+// tokenize: shows how a tokeniser cuts text, and makes one file of GPT-2's two. The library `tokenizers` trains others
 // (examples/experiments/README.md).
 #include <iostream>
 
@@ -23,10 +23,10 @@ void declare_options(CommandLine& line, Options& options) {
       .text("tokeniser", &options.tokeniser, {"a file that `whence train` reads"})
       .text("vocab", &options.vocab, {"GPT-2's vocab.json, with --merges"})
       .text("merges", &options.merges, {"GPT-2's merges.txt"});
-  line.heading("What is made of it")
+  line.heading("Output")
       .text("text", &options.text, {"show how this is cut"})
-      .text("data", &options.data, {"a file of which the beginning is cut"})
-      .integer("show", &options.show, Range<std::int64_t>{1, 1000000}, {"of --data", "bytes"})
+      .text("data", &options.data, {"a file whose beginning is cut"})
+      .integer("show", &options.show, Range<std::int64_t>{1, 1000000}, {"size of that beginning", "bytes"})
       .text("out", &options.out, {"file for the tokeniser (JSON), which `whence train --tokeniser` reads"});
   line.example("whence tokenize --tokeniser bpe.json --text \"Emma Woodhouse, handsome\"", "how text is cut");
   line.example("whence tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");
@@ -35,7 +35,7 @@ void declare_options(CommandLine& line, Options& options) {
 void check(const CommandLine& line, const Options& options) {
   const bool imports = !options.vocab.empty() || !options.merges.empty();
   if (!options.tokeniser.empty() && imports)
-    line.refuse("tokeniser", "no --vocab and --merges beside it", "leave one of the two out");
+    line.refuse("tokeniser", "no --vocab and --merges with it", "leave one of the two out");
   for (const char* name : {"vocab", "merges"})
     if (imports && !line.given(name)) line.refuse(name, "GPT-2's file of that name", "both belong to one model");
   line.refuse_unless("show", !options.data.empty(), "--data");
@@ -43,7 +43,7 @@ void check(const CommandLine& line, const Options& options) {
   ensure_output_file(options.out);
 }
 
-// "|It|'s| 1|2|" and the numbers below.
+// Prints "|It|'s| 1|2|" and the token numbers below.
 void show_cut(const Tokeniser& tokeniser, std::string_view text) {
   const TokenIds ids = tokeniser.encode(text);
   std::string cut, numbers;
@@ -57,7 +57,7 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
 
 std::string_view beginning(std::string_view text, std::int64_t bytes) {
   std::size_t size = std::min(static_cast<std::size_t>(bytes), text.size());
-  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // not inside a character
+  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // never cuts inside a character
   return text.substr(0, size);
 }
 

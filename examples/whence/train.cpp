@@ -1,5 +1,5 @@
-// train: trains a transformer with any positional scheme on a study (examples/whence/study/study.h): a task of the papers,
-// questions of your own, a text. The loop is nn/training/training_loop.cpp.
+// train: trains a transformer with any positional scheme on a study (examples/whence/study/study.h): a task of the
+// papers, a user's questions, or a text. The loop is nn/training/training_loop.cpp.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -40,7 +40,7 @@ PlannedTraining planned(const TrainRequest& request, const Study& study, Device 
       .optimizer = optimizer_of(training)};
 }
 
-// DoesNotFit where the run has checkpoints of another model than the one that is to go on: before that takes memory.
+// Throws DoesNotFit, before the model takes memory, if the run's checkpoints are of another model.
 void require_own_size(const TrainRequest& request) {
   const std::string& out = request.settings().out;
   const auto latest = find_latest((std::filesystem::path(out) / "checkpoints").string());
@@ -50,7 +50,7 @@ void require_own_size(const TrainRequest& request) {
   } catch (const FileError& unfit) { throw DoesNotFit("--resume: ", unfit.what()); }
 }
 
-// Prints what training and tests will take; OutOfMemory where there is less. What training takes.
+// Prints and returns what training and tests will take. Throws OutOfMemory if less is free.
 TrainingMemory require_room(const TrainRequest& request, const Study& study, Device device) {
   require_memory(request.model(), device, 4);
   const PlannedTraining plan = planned(request, study, device);
@@ -63,16 +63,16 @@ TrainingMemory require_room(const TrainRequest& request, const Study& study, Dev
   return memory;
 }
 
-// The loss of one training step, looked at instead of trained on.
+// Runs the loss of one training step to inspect it, without training.
 void look_inside(const TrainRequest& request, const Study& study) {
   const TrainSettings& settings = request.settings();
   Transformer model(request.model());
-  if (settings.describe && settings.json) {  // what a program that starts runs has to know of one
+  if (settings.describe && settings.json) {  // what a program needs to know before it starts runs
     Json page = study.tests();
     page.add("run", json_of(request.record(model, study)));
     const index_t length = model.options().length;
     page.add("operations",
-        training_operations(model.options(), length).sum() * static_cast<double>(length));  // of a sequence
+        training_operations(model.options(), length).sum() * static_cast<double>(length));  // per sequence
     std::cout << page.line() << std::endl;
     return;
   }
@@ -95,7 +95,7 @@ void look_inside(const TrainRequest& request, const Study& study) {
   }
 }
 
-// Other weights than the initial ones, for a run that begins; one that goes on has its own.
+// Loads other initial weights for a new run; a resumed run has its own.
 void begin_with_weights(TrainingJob& job, RunRecord& record, Transformer& model, const std::string& folder) {
   const auto first = std::make_shared<language::FirstWeights>(language::read_first_weights(folder));
   job.description.emplace_back("weights-of", first->sha256);
@@ -163,7 +163,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   return 0;
 }
 
-// "--resume RUN" is "--resume --out RUN".
+// Reads "--resume RUN" as "--resume --out RUN".
 std::vector<std::string> with_resumed_folder(std::vector<std::string> words) {
   const auto resume = std::ranges::find(words, "--resume");
   if (resume == words.end() || resume + 1 == words.end() || resume[1].starts_with("-") ||
@@ -173,15 +173,15 @@ std::vector<std::string> with_resumed_folder(std::vector<std::string> words) {
   return words;
 }
 
-// Without a study: --help, and what leads to an error.
+// Handles a command line without a study: --help, or an error.
 int run_without_study(CommandLine& line, const std::vector<std::string>& words) {
   std::string from;
   bool resume = false;
   std::vector<std::string> name;
-  line.names("TASK", &name,
-      "what to train on: a task of `whence tasks`, a file or a folder. TASK --help shows its options", study_names());
+  line.names(
+      "TASK", &name, "a task of `whence tasks`, a file or a folder. TASK --help shows its options", study_names());
   line.text("from", &from, {"repeat the run of this run.json"});
-  line.flag("resume", &resume, {"RUN behind it: go on with the run of that folder"});
+  line.flag("resume", &resume, {"continue the run in the folder RUN that follows"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");

@@ -17,21 +17,21 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr const char* titles[] = {"Learn", "Train", "Look and check", "Machine"};  // by Purpose
+constexpr const char* titles[] = {"Learn", "Train", "Look and check", "Machine"};  // in the order of Purpose
 
-// By purpose, then by name.
+// Sorts by purpose, then by name.
 std::vector<Command>& commands() {
   static std::vector<Command> list;
   return list;
 }
 
-// Of a registration, which runs before main, where nothing could catch it: whence_main throws it. Empty: none.
+// The error of a registration; empty: none. Registrations run before main, where nothing could catch it, so whence_main throws it.
 std::string& fault() {
   static std::string text;
   return text;
 }
 
-// One line per command whose name begins with `first`, by purpose.
+// Returns one line per command whose name begins with `first`, by purpose.
 std::string list_of_commands(const std::string& first) {
   std::string text;
   const char* title = nullptr;
@@ -45,7 +45,7 @@ std::string list_of_commands(const std::string& first) {
   return text;
 }
 
-// The command that the first words name, which are taken off; nullptr: none.
+// Finds the command that the first words name and removes them; nullptr: none.
 const Command* take_command(Words& words) {
   std::string name;
   for (std::size_t count = 1; count <= std::min<std::size_t>(words.size(), 2); ++count) {
@@ -63,10 +63,10 @@ int run(const Command& command, const Words& words) {
   return command.run(line);
 }
 
-// For `whence completion`'s script: what may stand as the last word, one a line. A command's options are its to say.
+// Answers `whence completion`'s script: candidates for the last word, one a line. A command lists its own options.
 int complete(Words words) {
   if (words.empty()) words.emplace_back();
-  const std::string last = words.back() == "=" ? "" : words.back();  // bash makes a word of it
+  const std::string last = words.back() == "=" ? "" : words.back();  // bash makes "=" a word of its own
   words.pop_back();
   std::erase(words, "=");
   if (const Command* const command = take_command(words)) {
@@ -88,14 +88,14 @@ int complete(Words words) {
   return 0;
 }
 
-// Returns what does the work of a command of earlier versions in Python; empty: there was no such command.
+// Returns what replaces a command of an earlier version, written in Python; empty: there was no such command.
 std::string successor_of(const std::string& command) {
   for (const char* script : {"lab", "reproduce", "convert", "score"})
     if (command == script) return to_text("examples/experiments/", script, ".py");
   return command == "sharpness" ? "Run.hessian() of `import whence`" : "";
 }
 
-// --help, --version, "bench" alone, and whatever is no command.
+// Handles --help, --version, "bench" alone, and words that are no command.
 int run_without_command(const Words& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
   const std::string group = words.empty() ? "" : list_of_commands(words[0] + ' ');
@@ -134,7 +134,7 @@ RegisterCommand::RegisterCommand(Command command) {
 }
 
 int whence_main(int argc, char** argv) {
-  return run_main("whence", [&] {  // around the words, too: they take memory
+  return run_main("whence", [&] {  // includes the words, which take memory too
     if (!fault().empty()) throw Error(fault());
     Words words(argv + std::min(argc, 1), argv + argc);
     if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");

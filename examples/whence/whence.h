@@ -1,6 +1,6 @@
-// The one program: `whence COMMAND ...` runs a command of the other files here. A program of one's own that calls this
-// in its main and links whence::program has them all, over its own schemes, ops, tasks and commands besides the others
-// (examples/own_program). Whatever it is called, its help, messages and completions say `whence`: call it that too.
+// The one program: `whence COMMAND ...` runs a command of the other files here. A user's program that calls whence_main
+// and links whence::program has all of them, with its own schemes, ops, tasks and commands added
+// (examples/own_program). Its help, messages and completions still say `whence`, so name it `whence` too.
 #pragma once
 
 namespace whence {

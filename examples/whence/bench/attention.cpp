@@ -1,5 +1,5 @@
-// bench attention: time and memory of one attention with any scheme, forward and backward, by executor and length,
-// beside the machine's ceilings.
+// bench attention: measures time and memory of one attention with any scheme, forward and backward, by executor and
+// length, and compares them with the machine's ceilings.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -49,7 +49,7 @@ class AttentionBench {
     for (const ByExecutor& each : by_executors(core, what)) keep(core, what, each);
   }
 
-  // In turn, so that what else the machine does hits all.
+  // Executors alternate, so that other load on the machine affects all.
   std::vector<ByExecutor> by_executors(AttentionCore& core, const CoreCase& what) {
     std::vector<ByExecutor> all;
     for (const Executor* executor : executors_)
@@ -57,7 +57,7 @@ class AttentionBench {
         all.push_back({executor});
       else
         refuse(what, executor->name(), refused);
-    for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first to warm up
+    for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first round warms up
       for (ByExecutor& each : all) {
         stop_if_asked();
         const CoreRun found = core.run(*each.executor, !options_.forward_only);
@@ -94,9 +94,9 @@ class AttentionBench {
 
 int run(CommandLine& line) {
   Options options;
-  line.heading("What is measured");
+  line.heading("Cases");
   declare(line, options.core);
-  line.choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of operands, parameters and gradients"})
+  line.choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of operands, parameters and gradients"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
       .flag("forward-only", &options.forward_only, {"no backward pass"});
   declare(line, options.settings);

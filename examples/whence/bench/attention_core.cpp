@@ -19,7 +19,7 @@ namespace {
 
 constexpr double mib = 1 << 20;
 
-// q.k / sqrt(d) gets the mean -4: one number of every query and key is +-c, c c = 4 sqrt(d).
+// Gives q.k / sqrt(d) the mean -4: one number of every query and key is +-c, c c = 4 sqrt(d).
 void make_sparse(const AttendInputs& inputs) {
   const double c = 2 * std::pow(static_cast<double>(inputs.query.size(-1)), 0.25);
   for (const auto& [tensor, value] : {std::pair(inputs.query, c), std::pair(inputs.key, -c)}) {
@@ -41,11 +41,11 @@ double bytes_of(const Tensor& tensor) {
 void declare(Fields& line, CoreOptions& options) {
   line.text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .text("executors", &options.executors, {"how attention is computed: names, or all"})
-      .text("lengths", &options.lengths, {"of the sequence", "tokens"})
+      .text("lengths", &options.lengths, {"sequence lengths", "tokens"})
       .choice("gates", &options.gates, {"initial", "sparse", "both"},
-          {"of CoPE and sticks: around 1/2, as before training, or around 0.02, as in trained models"})
+          {"gates of CoPE and sticks: around 1/2, as before training, or around 0.02, as in trained models"})
       .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
-      .integer("kv-heads", &options.kv_heads, Range<std::int64_t>{0, 1024}, {"heads of keys and values; 0: as many"})
+      .integer("kv-heads", &options.kv_heads, Range<std::int64_t>{0, 1024}, {"heads of keys and values; 0: as --heads"})
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"});
 }
@@ -104,9 +104,9 @@ void AttentionCore::count_operations() {
   const double causal =
       std::min(seen, length) * (length - (std::min(seen, length) - 1) / 2);  // min(i + 1, seen) of row i
   const double positions =
-      static_cast<double>(what_.batch) * (what_.causal ? causal : 2 * causal - length);  // of a head
+      static_cast<double>(what_.batch) * (what_.causal ? causal : 2 * causal - length);  // for one head
   const double pairs = positions * static_cast<double>(what_.heads), dim = static_cast<double>(what_.head_dim);
-  double mix = 0;  // of one position, all heads
+  double mix = 0;  // for one position, all heads
   for (const auto& [name, tensor] : leaves_) {
     if (!("." + name).ends_with(".hidden.weight") && !("." + name).ends_with(".output.weight")) continue;
     const bool of_bias = name.ends_with("hidden.weight") && tensor.size(1) == 2 * what_.heads;
@@ -125,7 +125,7 @@ std::string AttentionCore::refusal(const Executor& executor) const {
   return executor.refusal_of(inputs_, stages, call);
 }
 
-// The device is waited for before each reading of the clock.
+// Waits for the device before each reading of the clock.
 CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   results_.clear();
   std::vector<Tensor> leaves;

@@ -44,7 +44,7 @@ void draw_zeros(const Module& model, double deviation) {
 
 Median median(std::vector<double> values) {
   std::ranges::sort(values);
-  const auto at = [&](double share) {  // linear between neighbours
+  const auto at = [&](double share) {  // interpolates linearly between neighbours
     const double place = share * static_cast<double>(values.size() - 1);
     const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, values.size() - 1);
     return std::lerp(values[below], values[above], place - static_cast<double>(below));
@@ -56,7 +56,7 @@ void declare(CommandLine& line, Settings& settings) {
   settings.threads = threads();
   line.heading("Measuring")
       .integer("repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"})
-      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"of the CPU"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads"})
       .flag("json", &settings.json, {"a line of JSON per measurement instead of tables"});
   declare_device(line, &settings.device);
 }
@@ -162,7 +162,7 @@ void Bench::note(const std::string& text) {
   if (!settings_.json && std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
 }
 
-// The columns of the first row, then what later rows have besides.
+// Takes the columns of the first row, then further columns of later rows.
 Table Bench::table_of(const std::vector<Cells>& rows) {
   std::vector<std::string> header;
   for (const Cells& cells : rows)
@@ -179,7 +179,7 @@ Table Bench::table_of(const std::vector<Cells>& rows) {
 }
 
 void stop_if_asked() {
-  if (interrupt_requested()) throw Interrupted("stopped; what was measured until then is printed");
+  if (interrupt_requested()) throw Interrupted("stopped; the measurements until then are printed");
 }
 
 }  // namespace whence::bench

@@ -1,4 +1,4 @@
-// The frame of every bench: options of time and machine, and what was measured: a line of JSON each, or tables.
+// The frame of every bench: options of time and machine, and its measurements as lines of JSON or tables.
 #pragma once
 
 #include <cstdint>
@@ -23,30 +23,30 @@ class Communicator;
 
 namespace whence::bench {
 
-// What every bench can be told.
+// Options that every bench has.
 struct Settings {
   int repetitions = 5, threads = 0;
   bool json = false;
   std::string device = "auto";
 };
-// Under the title "Measuring".
+// Declares them under the title "Measuring".
 void declare(CommandLine& line, Settings& settings);
-// True where the words ask for a page, which is printed. Else reads them, and sets the threads.
+// True if the words request a page, which is printed. Otherwise reads the words, and sets the threads.
 [[nodiscard]] bool shows_page(CommandLine& line, const Settings& settings);
 
-[[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined where there is none
+[[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined if there is none
 
-// Draws the numbers of parameters that begin at zero, so that every gradient tells something.
+// Draws the parameters that begin at zero, so that every gradient depends on them.
 void draw_zeros(const Module& model, double deviation);
 
-// The middle of repetitions, as other programs disturb some of them.
+// The median of repetitions, because other programs disturb some of them.
 struct Median {
   double value = 0;
-  double spread = 0;  // half of what lies between the quartiles
+  double spread = 0;  // half the distance between the quartiles
 };
 [[nodiscard]] Median median(std::vector<double> values);  // REQUIRES: at least one
 
-// Milliseconds of one repetition; no backward: nan.
+// Milliseconds of one repetition; nan without backward.
 struct Repetition {
   double forward = 0, backward = 0;
 };
@@ -58,14 +58,14 @@ struct Times {
 [[nodiscard]] std::string text_of(const Median& figure);  // "38.2 ±1.1": three digits
 [[nodiscard]] std::string percent_of(double share);       // "38 %"
 
-// One measurement. Each figure is a field of its line of JSON, a cell of its row in a table, or both.
+// One measurement. Each figure is a field in a line of JSON, a cell in a table's row, or both.
 class Row {
  public:
-  // Without `field` not in JSON, nor where the value is nan; without `heading` not in the table. `text`: of the cell,
-  // where it is not the value itself.
+  // Without `field`: not in JSON, nor if the value is nan; without `heading`: not in the table. `text` is the cell's
+  // text, if it is not the value.
   Row& add(std::string field, Json value, std::string heading = {}, std::string text = {});
   Row& add(const Row& more);
-  // forward_ms, backward_ms, both_ms and the spread of both. Under the headings; the last one may be none.
+  // Adds forward_ms, backward_ms, both_ms and the spread of both, under the headings; the last may be empty.
   Row& add(const Times& times, const std::string& backward = "backward ms", const std::string& both = "both ms");
 
  private:
@@ -75,12 +75,12 @@ class Row {
   Cells cells_;
 };
 
-// One bench under way. When it goes, it prints the tables of what was measured until then: Ctrl-C, which ends it after
-// the repetition that runs, loses none.
+// A running bench. Its destructor prints the tables of the measurements so far: Ctrl-C, which ends the bench after the
+// present repetition, loses none.
 class Bench {
  public:
-  // `steps`: how many calls of begin() there will be. On the CPU ceilings are measured, if not by one of several ranks,
-  // of which the first alone says anything.
+  // `steps`: the number of begin() calls. On the CPU ceilings are measured, unless this is one of several ranks; of
+  // ranks only the first prints.
   Bench(std::string name, const Settings& settings, Device device, std::size_t steps,
       const Communicator* ranks = nullptr);
   ~Bench();
@@ -91,13 +91,13 @@ class Bench {
   const Ceilings& ceilings() const { return ceilings_; }
   Device device() const { return device_; }
 
-  // Says what is measured next, for people who wait. Throws Interrupted when asked to stop.
+  // Prints what is measured next, for people who wait. Throws Interrupted on request.
   void begin(const std::string& what);
-  // Of as many repetitions as the settings say, after one to warm up.
+  // Takes the settings' number of repetitions, after one to warm up.
   [[nodiscard]] Times repeated(const std::function<Repetition()>& once) const;
-  // Prints the line of JSON, where that is asked for, or keeps the row for the table under this title.
+  // Prints the line of JSON if requested, or keeps the row for the table under this title.
   void keep(const Row& row, const std::string& title = "");
-  // A line behind the tables, printed once however often it is told.
+  // Adds a line after the tables, printed once even if added repeatedly.
   void note(const std::string& text);
 
  private:
@@ -114,7 +114,7 @@ class Bench {
   std::vector<std::string> notes_;
 };
 
-// Throws Interrupted when asked to stop.
+// Throws Interrupted on request.
 void stop_if_asked();
 
 }  // namespace whence::bench

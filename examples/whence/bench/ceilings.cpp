@@ -19,8 +19,8 @@
 namespace whence::bench {
 namespace {
 
-// Twelve chains of multiply-adds, more than the latency of two units can hide behind; the numbers come near 1. None
-// begins there: compilers see that 1 stays 1, and leave out a chain that was counted.
+// Twelve chains of multiply-adds, more than the latency of two units can hide; the numbers approach 1. None begins at
+// 1: a compiler sees that 1 stays 1, and removes a chain that is counted.
 template <int bytes> [[gnu::always_inline]] inline float multiply_add(std::int64_t rounds) {
   using Vector [[gnu::vector_size(bytes)]] = float;
   Vector chains[12];
@@ -35,7 +35,7 @@ template <int bytes> [[gnu::always_inline]] inline float multiply_add(std::int64
   return std::accumulate(std::begin(lanes), std::end(lanes), 0.0F);
 }
 
-// The sum of numbers, in eight vectors that do not wait for one another.
+// Sums numbers in eight independent vectors.
 template <int bytes>
 [[gnu::always_inline]] inline std::uint64_t read_all(const std::uint64_t* from, std::size_t count) {
   using Vector [[gnu::vector_size(bytes)]] = std::uint64_t;
@@ -55,7 +55,7 @@ template <int bytes>
 // Both loops for the widest vectors of this CPU.
 struct Loops {
   const char* vectors;
-  int bytes;  // of a vector
+  int bytes;  // per vector
   float (*multiply_add)(std::int64_t rounds);
   std::uint64_t (*read)(const std::uint64_t* from, std::size_t count);
 };
@@ -83,8 +83,8 @@ Loops widest_loops() {
   return {"baseline", 16, multiply_add<16>, read_all<16>};
 }
 
-// Of work(worker) by so many workers at once: the best of a few, as a ceiling is not lowered by what else the machine
-// did meanwhile.
+// Runs work(worker) on this many workers at once and takes the best of a few: other load on the machine does not lower
+// a ceiling.
 double best_seconds(int workers, const std::function<void(std::size_t worker)>& work) {
   double best = std::numeric_limits<double>::infinity();
   for (int run = 0; run < 6; ++run) {
@@ -97,7 +97,7 @@ double best_seconds(int workers, const std::function<void(std::size_t worker)>& 
 
 double fma_gflops(const Loops& loops, int workers) {
   constexpr std::int64_t rounds = 1 << 21;
-  std::vector<float> kept(static_cast<std::size_t>(workers));  // so that nothing is left out as unused
+  std::vector<float> kept(static_cast<std::size_t>(workers));  // keeps the results used
   const double seconds = best_seconds(workers, [&](std::size_t worker) { kept[worker] = loops.multiply_add(rounds); });
   if (!std::ranges::all_of(kept, [](float x) { return std::isfinite(x); }))
     throw Error("bench: multiply-adds near 1 left their range");
@@ -115,13 +115,13 @@ double copy_gb_per_s(int workers) {
 }
 
 double read_gb_per_s(const Loops& loops, int workers) {
-  constexpr std::size_t count = std::size_t(32) << 20;  // numbers of 8 bytes: beyond any cache here
+  constexpr std::size_t count = std::size_t(32) << 20;  // numbers of 8 bytes, beyond any cache here
   const std::vector<std::uint64_t> from(count, 1);
   const std::size_t part = count / static_cast<std::size_t>(workers) / 64 * 64;
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(workers));
   const double seconds =
       best_seconds(workers, [&](std::size_t worker) { sums[worker] = loops.read(from.data() + worker * part, part); });
-  for (const std::uint64_t sum : sums)  // so that nothing is left out as unused
+  for (const std::uint64_t sum : sums)  // keeps the results used
     if (sum != part) throw Error("bench: numbers that were read had another sum");
   return 8.0 * static_cast<double>(part) * workers / seconds / 1e9;
 }

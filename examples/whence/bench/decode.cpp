@@ -1,5 +1,5 @@
-// bench decode: text drawn token by token with a cache of keys and values. Each token reads every weight once, so the
-// ceiling is what this machine reads from memory: tokens/s times the weights' bytes, as a share of that.
+// bench decode: draws text token by token with a cache of keys and values. Each token reads every weight once, so the
+// ceiling is the machine's memory bandwidth; the share is tokens/s times the weights' bytes, divided by that.
 #include <cmath>
 #include <memory>
 
@@ -36,7 +36,7 @@ TransformerOptions model_of(const std::string& scheme, const Options& options) {
   return model;
 }
 
-// The prompt and the tokens behind it, drawn evenly: what is timed is the model, not the choice of a token.
+// The prompt and the later tokens, drawn uniformly: the model is timed, not the choice of a token.
 Tensor drawn_text(const Options& options) {
   const Tensor text = Tensor::empty({1, options.prompt + options.tokens}, DType::i64);
   const Stream stream(0, "bench decode");
@@ -74,12 +74,12 @@ std::shared_ptr<const Transformer> drawn_model(const std::string& scheme, const 
   return model;
 }
 
-// The text read once, token by token behind its prompt, and what that took.
+// Reads the text once, token by token after its prompt, and measures the time.
 struct Reading {
   double milliseconds = 0;
-  Tensor logits;  // of the last token
+  Tensor logits;  // for the last token
   index_t cache_bytes = 0;
-  std::uint64_t launches = 0, of_second = 0;  // of the last token; of the second, which is recorded
+  std::uint64_t launches = 0, of_second = 0;  // for the last token; for the second, which is recorded
   std::string no_graph;
 };
 Reading read(const Transformer& model, const Tensor& text, std::int64_t prompt) {
@@ -126,14 +126,14 @@ void measure(Bench& bench, const Options& options, const std::string& scheme) {
 int run(CommandLine& line) {
   Options options;
   using Count = Range<std::int64_t>;
-  line.heading("What is measured")
+  line.heading("Cases")
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
-      .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, at once", "tokens"})
-      .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn behind it, one by one", "tokens"})
-      .integer("kv-heads", &options.kv_heads, Count{0, 12},
-          {"of keys and values, which 12 heads of queries read; 0: as many"})
-      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"})
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"});
+      .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, in one pass", "tokens"})
+      .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn after it, one by one", "tokens"})
+      .integer(
+          "kv-heads", &options.kv_heads, Count{0, 12}, {"heads of keys and values, for 12 heads of queries; 0: 12"})
+      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"the model's vocabulary", "tokens"})
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of parameters and activations"});
   declare(line, options.settings);
   line.example("whence bench decode --schemes alibi --kv-heads 4", "keys and values shared by three heads each");
   if (shows_page(line, options.settings)) return 0;

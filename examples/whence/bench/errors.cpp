@@ -1,5 +1,5 @@
-// bench errors: how far the results of one attention in f32 lie from the same attention in f64, by executor.
-// Both get the same numbers, those of f32, so that what differs is what rounding does on the way.
+// bench errors: measures how far one attention in f32 differs from the same attention in f64, by executor. Both get the
+// same f32 numbers, so only rounding on the way differs.
 #include <algorithm>
 #include <cmath>
 
@@ -12,14 +12,14 @@
 namespace whence::bench {
 namespace {
 
-// What is compared: the output, each gradient, and the gradient of the values summed over tokens, as a bias sees it.
+// The compared tensors: the output, each gradient, and the gradient of the values summed over tokens, as a bias gets it.
 NamedTensors with_sums(NamedTensors results) {
   if (const Tensor of_values = named(results, "gradient of v"); of_values.defined())
     results.emplace_back("gradient of v, summed", raw::reduce(Reduction::sum, of_values, {2}, false));
   return results;
 }
 
-// The results of one case in f32, by engine; none of one that cannot run the scheme.
+// Results of one case in f32, by engine; none for an engine that cannot run the scheme.
 std::vector<std::pair<std::string, NamedTensors>> results_in_f32(
     const CoreCase& what, const CoreOptions& options, const Bench& bench) {
   AttentionCore core(what, bench.device());
@@ -48,13 +48,13 @@ void measure(CoreCase what, const CoreOptions& options, Bench& bench) {
   const NamedTensors exact = with_sums(in_f64.results());
   what.dtype = DType::f32;
   const auto found = results_in_f32(what, options, bench);
-  for (const auto& [engine, results] : found) {  // a line of JSON for each
+  for (const auto& [engine, results] : found) {  // prints a line of JSON for each
     Row row;
     for (const auto& [name, tensor] : results)
       if (const Tensor one = named(exact, name); one.defined()) row.add(name, error_of(tensor, one));
     if (bench.settings().json && !results.empty()) bench.keep(row_of(what, engine).add(row));
   }
-  for (const auto& [name, tensor] : exact) {  // a row of the table for each
+  for (const auto& [name, tensor] : exact) {  // adds a row of the table for each
     Row row;
     row.add("", what.text(), "scheme").add("", what.length, "tokens").add("", name, "result");
     for (const auto& [engine, results] : found) {
@@ -71,10 +71,10 @@ int run(CommandLine& line) {
       .gates = "initial",
       .heads = 4};
   Settings settings;
-  line.heading("What is measured");
+  line.heading("Cases");
   declare(line, core);
   declare(line, settings);
-  line.example("whence bench errors --schemes cope,alibi", "a minute: tiles beside all pairs")
+  line.example("whence bench errors --schemes cope,alibi", "a minute: tiles next to all pairs")
       .example("whence bench errors --lengths 8192 --executors strips,tiled --heads 1", "where all pairs do not fit");
   if (shows_page(line, settings)) return 0;
   line.refuse_unless("repetitions", false, "times that count");
@@ -86,7 +86,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{
-    {"bench errors", Purpose::machine, "how far f32 lies from f64 in one attention, by scheme and executor", run}};
+    {"bench errors", Purpose::machine, "how far f32 differs from f64 in one attention, by scheme and executor", run}};
 
 }  // namespace
 }  // namespace whence::bench

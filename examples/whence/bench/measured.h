@@ -1,4 +1,4 @@
-// Cases of the benches one by one, for a program that measures something else in turn with them (python/benches.cpp).
+// Cases of the benches one by one, for a program that alternates them with other measurements (python/benches.cpp).
 #pragma once
 
 #include <functional>
@@ -12,23 +12,23 @@ namespace whence::bench {
 
 struct Measured {
   std::string name;                       // "cope, sparse gates, length 512"
-  NamedTensors given;                     // the numbers that it begins with
-  std::function<CoreRun()> run;           // one repetition; no backward: nan; peak: 0 where it is not counted
-  std::function<NamedTensors()> results;  // of the last run; of a step: of the first batch, before any step
-  std::int64_t heads = 0;                 // of a model
+  NamedTensors given;                     // the initial numbers
+  std::function<CoreRun()> run;           // one repetition; without backward: nan; peak: 0 if not counted
+  std::function<NamedTensors()> results;  // of the last run; for a step: of the first batch, before any step
+  std::int64_t heads = 0;                 // for a model
 };
 
-// By the executor of this name; "auto": that of a model.
+// Uses the executor of this name; "auto": a model's choice.
 [[nodiscard]] Measured measured_attention(const CoreCase& what, const std::string& executor, Device device);
-// All ops of `bench ops` at this scale.
+// Returns all ops of `bench ops` at this scale.
 [[nodiscard]] std::vector<Measured> measured_ops(double scale, DType dtype, Device device);
-// `model`: one of `bench step`. 0: its own batch or length.
+// `model`: a name in `bench step`. 0: its own batch or length.
 struct StepSizes {
   std::string model, scheme, executor = "auto";
   std::int64_t batch = 0, length = 0;
 };
 [[nodiscard]] Measured measured_step(const StepSizes& sizes, const Placement& placement);
-// Tokens behind a prompt, one by one.
+// Reads tokens after a prompt, one by one.
 struct DecodeSizes {
   std::string scheme;
   std::int64_t prompt = 64, tokens = 64, kv_heads = 0, vocabulary = 256;

@@ -1,5 +1,5 @@
-// bench ops: milliseconds of single ops, forward and backward, and the share of what bounds them: bytes that must be
-// moved, or operations of a matrix product. On the CPU also what an op on four numbers costs above its kernel.
+// bench ops: measures milliseconds of single ops, forward and backward, and their share of the bound: bytes to move, or
+// operations of a matrix product. On the CPU also the cost of an op on four numbers above its kernel.
 #include <algorithm>
 #include <functional>
 
@@ -26,12 +26,12 @@ struct Options {
   Settings settings;
 };
 
-// One op at one size: what it is given and what bounds it.
+// One op at one size, with its operands and its bound.
 struct Case {
   std::string name;
-  std::vector<Tensor> inputs;  // differentiated by, where they are of the floating dtype
+  std::vector<Tensor> inputs;  // differentiated, if of the floating dtype
   std::function<Tensor(const std::vector<Tensor>&)> run;
-  double operations = 0;  // of products; the backward pass has twice as many
+  double operations = 0;  // for products; the backward pass has twice as many
 
   [[nodiscard]] double bytes(const Tensor& y) const {  // read and written once
     double moved = static_cast<double>(y.numel()) * static_cast<double>(size_of(y.dtype()));
@@ -40,7 +40,7 @@ struct Case {
   }
 };
 
-// Sizes of a GPT-2 of 124M parameters with sixteen sequences of 512 tokens; `scale` makes them smaller.
+// Sizes of a GPT-2 of 124M parameters with sixteen sequences of 512 tokens; `scale` reduces them.
 std::vector<Case> cases(double scale, DType dtype, Device device) {
   const auto scaled = [&](double size) { return std::max<index_t>(2, static_cast<index_t>(size * scale)); };
   const index_t tokens = scaled(8192), dim = 768, wide = 3072, vocabulary = scaled(50257), rows = scaled(16 * 12 * 512);
@@ -76,7 +76,7 @@ std::vector<Case> cases(double scale, DType dtype, Device device) {
           [](const Inputs& x) { return linear(x[0], x[1], x[2]); }, product}};
 }
 
-// A run is a series of each pass: what starting a GPU's work costs is not to be in the time.
+// A run repeats each pass in a series, so that the time excludes the start of a GPU's work.
 Measured measured(const Case& each) {
   const auto found = std::make_shared<NamedTensors>();
   Measured measured{.name = each.name, .given = {}, .run = {}, .results = [found] { return *found; }};
@@ -149,7 +149,7 @@ class OpsBench {
     bench_.keep(row);
   }
 
-  // Nanoseconds per call: the best of 20 rounds, as these are shorter than what disturbs them.
+  // Returns nanoseconds per call, the best of 20 rounds: disturbances last longer than a round.
   template <class F> static double nanoseconds(const F& f) {
     constexpr int calls = 5000;
     double best = 1e9;
@@ -172,7 +172,7 @@ class OpsBench {
                     .add("not_recorded_ns", plain, "not recorded ns", fixed(plain, 0))
                     .add("recorded_ns", recorded, "recorded ns", fixed(recorded, 0))
                     .add("", "", "above its kernel, recorded ns", fixed(recorded - alone, 0)),
-        "what an op on a handful of numbers costs, one thread:");
+        "cost of an op on a handful of numbers, one thread:");
   }
 
   void measure_overheads() {
@@ -206,10 +206,10 @@ class OpsBench {
 
 int run(CommandLine& line) {
   Options options;
-  line.heading("What is measured")
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
+  line.heading("Cases")
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
-          {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
+          {"scale of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
   declare(line, options.settings);
   if (shows_page(line, options.settings)) return 0;
   OpsBench(options, choose_device(options.settings.device).device).run();

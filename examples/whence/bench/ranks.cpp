@@ -1,5 +1,5 @@
-// bench ranks: what processes that train one model say to each other: exchanges of bytes, and sums of as many numbers
-// as models have gradients, as shares of what as many processes can copy at once.
+// bench ranks: measures exchanges of bytes, and sums of gradient-sized arrays, between processes that train one model,
+// as shares of what the same number of processes can copy at once.
 #include <algorithm>
 
 #include "examples/whence/bench/bench.h"
@@ -22,7 +22,7 @@ struct Options {
   Settings settings;
 };
 
-constexpr index_t numbers = index_t(16) << 20;                          // of the largest exchange
+constexpr index_t numbers = index_t(16) << 20;                          // in the largest exchange
 constexpr index_t largest_exchange = numbers * index_t(sizeof(float));  // bytes
 
 class RanksBench {
@@ -39,12 +39,12 @@ class RanksBench {
   }
 
  private:
-  double slowest(double seconds) {  // all are there when it returns
+  double slowest(double seconds) {  // all ranks have arrived when it returns
     const std::vector<double> all = gather_over_ranks(ranks_, std::vector{seconds});
     return *std::max_element(all.begin(), all.end());
   }
 
-  // Milliseconds of the slowest rank, from when all are there; `prepare` before and `check` after each do not count.
+  // Returns milliseconds of the slowest rank, from when all have arrived; `prepare` before and `check` after do not count.
   Median timed(
       const std::function<void()>& work, const std::function<void()>& prepare = [] {},
       const std::function<void()>& check = [] {}) {
@@ -113,7 +113,7 @@ class RanksBench {
     return Row().add("what", what).add("ranks", ranks_.size()).add("communicator", ranks_.name());
   }
 
-  // `sent`: by one rank.
+  // `sent`: the traffic of one rank.
   void keep(const std::string& what, const Communicator::Traffic& sent, const Median& time) {
     const double gb_per_s = static_cast<double>(sent.bytes) / time.value / 1e6, share = gb_per_s / copy_gb_per_s_;
     bench_.keep(described(what)
@@ -140,10 +140,9 @@ class RanksBench {
 int run(CommandLine& line) {
   Options options;
   options.ranks.processes = 2;
-  options.ranks.announced = false;  // what is printed may be JSON
-  line.heading("What is measured")
-      .text("millions", &options.millions,
-          {"numbers in a sum over ranks, commas between them; each rank holds 1.5 times as many in f32", "millions"});
+  options.ranks.announced = false;  // the output may be JSON
+  line.heading("Cases").text("millions", &options.millions,
+      {"numbers in a sum over ranks, commas between them; each rank holds 1.5 times as many in f32", "millions"});
   declare(line, options.ranks);
   declare(line, options.settings);
   line.example("whence bench ranks --processes 4", "four processes of this machine, over the memory that they share")

@@ -1,5 +1,5 @@
-// bench step: whole training steps (forward, loss, backward, clipping, AdamW) of models, by scheme: tokens per second,
-// the share of the machine's ceiling, and where the time goes.
+// bench step: measures whole training steps (forward, loss, backward, clipping, AdamW) of models, by scheme: tokens per
+// second, the share of the machine's ceiling, and the time of each part.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -43,7 +43,7 @@ struct Case {
   std::string model;
   std::int64_t batch, length;
   TransformerOptions options;
-  std::string schemes;  // that are measured when none are named
+  std::string schemes;  // measured if none are named
 
   [[nodiscard]] std::int64_t tokens() const { return batch * length; }
   [[nodiscard]] std::string text() const {
@@ -82,7 +82,7 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
-// Tokens of an even distribution, and those that follow them: [b t] twice.
+// Returns uniformly drawn tokens, and the tokens that follow them: [b t] twice.
 TrainingBatch random_batch(const Case& what, std::int64_t step) {
   const Stream stream(0, "bench step", static_cast<std::uint64_t>(step));
   const Tensor tokens = Tensor::empty({what.batch, what.length + 1}, DType::i64);
@@ -100,14 +100,14 @@ struct Profile {
   double total = 0;
 };
 
-// What the probes of a step cost.
+// The cost of a step's probes.
 struct Probes {
   std::int64_t calls = 0;  // in one step
-  double share = 0;        // of the step, while nothing looks
-  Median watched;          // a step while somebody looks for what does not occur, of one while nobody looks
+  double share = 0;        // of the step, while no probe is watched
+  Median watched;          // a step with a watch for a name that does not occur, relative to a step without
 };
 
-// Of one probe while nothing looks: the median of rounds, as a few of them are disturbed.
+// Times one unwatched probe: the median of rounds, because a few of them are disturbed.
 double nanoseconds_of_probe() {
   constexpr int calls = 10000;
   const Tensor x = Tensor::ones({1});
@@ -131,7 +131,7 @@ std::string part_of(const OpTime& time) {
   return op.starts_with("cross_entropy") ? "loss" : "rest";
 }
 
-// A model that is trained, and the clock of its steps.
+// A model in training, and the clock of its steps.
 class Training {
  public:
   Training(const Case& what, const Placement& placement, bool recorded) : what_(what), model_(what.options) {
@@ -152,7 +152,7 @@ class Training {
         StepOptions{.recorded = recorded});
   }
 
-  // Forward ends with the loss, the rest is backward; all is forward of a recorded step.
+  // Forward ends with the loss; the rest is backward. A recorded step counts as forward.
   Repetition step() {
     const double start = steady_seconds();
     (void)step_->take(++steps_, 3e-4);
@@ -163,7 +163,7 @@ class Training {
     return {(forward_done_ - start) * 1e3, (end - forward_done_) * 1e3};
   }
 
-  // On the CPU, where an op has ended when it returns. What comes behind the last op is the optimiser's.
+  // On the CPU an op has ended when it returns. Work after the last op is the optimiser's.
   Profile profile() {
     Profile found;
     double told = 0, last = 0;
@@ -186,7 +186,7 @@ class Training {
     std::vector<double> alone, ratios;
     for (int round = 0; round < repetitions; ++round) {
       stop_if_asked();
-      // In turn, each first every other time: what disturbs the machine disturbs both.
+      // The two alternate in order, so that other load affects both.
       double both[2];
       for (const bool watched : {round % 2 == 0, round % 2 != 0}) {
         std::optional<Capture> nothing;
@@ -203,7 +203,7 @@ class Training {
     return found;
   }
 
-  // Returns what a peer needs to take the same steps, as copies: steps write over weights.
+  // Returns copies of what a peer needs to take the same steps: steps overwrite weights.
   NamedTensors given() const {
     const TrainingBatch batch = random_batch(what_, 0);
     NamedTensors found{{"tokens", batch.tensors[0]}, {"targets", batch.tensors[1]}};
@@ -212,7 +212,7 @@ class Training {
     return found;
   }
 
-  // The loss and every gradient of the first step, as copies, before any is taken.
+  // Returns copies of the loss and every gradient of the first step, before any step is taken.
   NamedTensors first_gradients() {
     const TrainingBatch batch = random_batch(what_, 0);
     precision_->optimizer().zero_gradients();
@@ -237,7 +237,7 @@ class Training {
   std::optional<MixedPrecision> precision_;
   std::optional<TrainingStep> step_;
   std::int64_t steps_ = 0;
-  double forward_done_ = std::nan("");  // on the clock; of a recorded step nobody knows
+  double forward_done_ = std::nan("");  // by the clock; unknown for a recorded step
 };
 
 class StepBench {
@@ -253,7 +253,7 @@ class StepBench {
   }
 
  private:
-  // OutOfMemory, before anything of the model is made, where a step cannot fit.
+  // OutOfMemory, before any part of the model is made, if a step cannot fit.
   [[nodiscard]] std::string memory_of_step(const Case& what) const {
     const TrainingMemory memory = require_step_memory({.model = what.options,
                                                           .sequences = what.batch,
@@ -273,7 +273,7 @@ class StepBench {
     Training training(what, placement_, options_.recorded);
     Allocator& allocator = memory_of(placement_.device);
     allocator.reset_peak();
-    (void)training.step();  // the next one finds Adam's moments in place
+    (void)training.step();  // later steps find Adam's moments in place
     DeviceTraffic before;   // before the last step
     const Times times = bench_.repeated([&] {
       before = traffic();
@@ -329,7 +329,7 @@ class StepBench {
       stop_if_asked();
       profiles.push_back(training.profile());
     }
-    // The median step, as it was: parts of different steps would not add up.
+    // The median step as measured: parts of different steps would not add up.
     std::ranges::sort(profiles, {}, &Profile::total);
     const Profile& middle = profiles[profiles.size() / 2];
     const std::string title = to_text("where ", fixed(middle.total * 1e3, 1), " ms of ", what.text(), " go:");
@@ -371,17 +371,17 @@ class StepBench {
 
 int run(CommandLine& line) {
   Options options;
-  line.heading("What is measured")
+  line.heading("Cases")
       .text("models", &options.models,
           {.help = "gpt2-124m, gpt2-124m-long (batch 1, length 1024), flip_flop (256/4/4), toy (dim 16), or all"})
       .text("schemes", &options.schemes, {.help = "positional schemes", .initial = "some for each model"})
       .text("executor", &options.executor, {"how attention is computed"})
       .integer("batch", &options.batch, Range<std::int64_t>{0, 65536}, {.help = "sequences; 0: the model's"})
       .integer("length", &options.length, Range<std::int64_t>{0, 65536}, {.help = "tokens of one; 0: the model's"})
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"})
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of parameters and activations"})
       .flag("cuda-graph", &options.recorded, {"on a GPU: the step recorded once and replayed"})
-      .flag("profile", &options.profile, {"on the CPU: where the time goes, by part and op"})
-      .flag("probes", &options.probes, {"what the probes of a step cost while nothing looks"});
+      .flag("profile", &options.profile, {"on the CPU: time by part and op"})
+      .flag("probes", &options.probes, {"cost of a step's probes while none is watched"});
   declare(line, options.settings);
   line.example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
   if (shows_page(line, options.settings)) return 0;
@@ -406,7 +406,7 @@ Measured measured_step(const StepSizes& sizes, const Placement& placement) {
   if (sizes.model == "all" || found.size() != 1) throw InputError("step: one model and one scheme required");
   const auto what = std::make_shared<const Case>(found.front());
   const auto training = std::make_shared<Training>(*what, placement, false);
-  // In 16 bits two programs round elsewhere, layer after layer: nothing is compared.
+  // In 16 bits two programs round differently in layer after layer, so nothing is compared.
   NamedTensors results = placement.precision == DType::f32 ? training->first_gradients() : NamedTensors();
   return {.name = what->text(),
       .given = training->given(),

@@ -18,11 +18,11 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  // A pipe would wait for a reader, and a link lead elsewhere.
+  // O_NONBLOCK: a pipe would wait for a reader. O_NOFOLLOW: a link could lead elsewhere.
   const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644);
   if (file < 0) throw SystemError(output, " cannot be written: ", std::generic_category().message(errno));
   const pid_t parent = getpid(), child = fork();
-  if (child == 0) {  // only what POSIX allows between fork and exec
+  if (child == 0) {  // calls only what POSIX allows between fork and exec
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     dup2(file, 1);

@@ -1,4 +1,4 @@
-// Another program, started with its output in a file.
+// Starts another program with its output in a file.
 #pragma once
 
 #include <sys/types.h>
@@ -8,14 +8,14 @@
 
 namespace whence {
 
-enum class Errors { in_the_file, as_ours };  // where its standard error goes
+enum class Errors { in_the_file, as_ours };  // the destination of its standard error
 
-// `arguments[0]` is the program. It dies with this process, whatever ends that one. SystemError when it cannot be
-// started, or the file `output` not be written.
-// REQUIRES: called from the thread that lives longest, whose end is what the child is told of.
+// Starts the program `arguments[0]`. It dies with this process, however that ends. SystemError when it cannot be
+// started, or `output` cannot be written.
+// REQUIRES: called from the thread that lives longest: the child gets its signal when that thread ends.
 [[nodiscard]] pid_t start_child(std::vector<std::string> arguments, const std::string& output, Errors errors);
 
-int wait_for_child(pid_t child);             // gives the exit code
-[[nodiscard]] int exit_code_of(int status);  // or 128 and the signal that ended it; `status`: of waitpid
+int wait_for_child(pid_t child);             // returns the exit code
+[[nodiscard]] int exit_code_of(int status);  // or 128 plus the signal that ended it; `status` is waitpid's
 
 }  // namespace whence

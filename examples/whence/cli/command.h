@@ -1,7 +1,7 @@
 // The commands of `whence`. A source file of examples/whence/ or examples/whence/bench/ is one command and registers
 // itself:
 //   const RegisterCommand registered{{"recall", Purpose::train, "DAPE V2's associative recall by construction", run}};
-// One that forgets to does not compile: its function would be unused.
+// A command without the registration does not compile: its function would be unused.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ namespace whence {
 enum class Purpose { learn, train, check, machine };  // the sections of `whence --help`, in this order
 
 struct Command {
-  std::string name;  // as it is typed: "train", "bench attention"
+  std::string name;  // as the user types it: "train", "bench attention"
   Purpose purpose;
   std::string summary;            // one line
-  int (*run)(CommandLine& line);  // the exit code; `line` has what was typed behind the name, and no options yet
+  int (*run)(CommandLine& line);  // returns the exit code; `line` has the words after the name, and no options yet
 };
 
 struct RegisterCommand {
-  explicit RegisterCommand(Command command);  // where the name is taken, whence_main says so and does nothing
+  explicit RegisterCommand(Command command);  // if the name is taken, whence_main reports it and does nothing
 };
 
 }  // namespace whence

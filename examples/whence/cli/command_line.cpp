@@ -12,12 +12,12 @@
 namespace whence {
 namespace {
 
-// `text` in lines of at most `width` columns, the later ones behind `indent` blanks.
+// Breaks `text` into lines of at most `width` columns, the later lines behind `indent` blanks.
 std::string indented(const std::string& text, std::size_t indent, std::size_t width) {
   return joined(wrapped(text, width), std::identity(), '\n' + std::string(indent, ' '));
 }
 
-// One entry of the page: the option in the left column, what it is in the right one.
+// Formats one entry of the page: the option on the left, its description on the right.
 std::string entry(const std::string& left, const std::string& right) {
   constexpr std::size_t left_columns = 24, right_columns = 56;
   std::string text = "  " + left;
@@ -34,7 +34,7 @@ std::optional<std::string> CommandLine::parse(const std::vector<std::string>& wo
   struct Given {
     Option* option;
     std::string value;
-    bool apart = false;  // a word of its own, behind that of the option
+    bool apart = false;  // the value is the word after the option
   };
   std::vector<Given> given_values;
   std::vector<std::string> others;
@@ -68,7 +68,7 @@ std::optional<std::string> CommandLine::parse(const std::vector<std::string>& wo
   for (const auto& [option, value, apart] : given_values) {
     const std::string name = "--" + option->name;
     if (!typed.insert(name).second) throw InputError(name, ": given twice; once required; remove one of them");
-    // "--out --layers 3" would take "--layers" for the folder's name; nobody means that.
+    // "--out --layers 3" would take "--layers" as the folder's name, which nobody means.
     if (apart && value.starts_with("--"))
       throw InputError(name, ": no value given before ", one_line(value), "; one value required; ", see_help());
     set(option->name, value);
@@ -96,7 +96,7 @@ std::string CommandLine::candidates(const std::string& previous) {
 void CommandLine::take_names(const std::vector<std::string>& others) {
   std::vector<std::string> plain;
   for (const std::string& word : others) {
-    // An option rather than the value that stands behind it: "--layer 3" leaves both.
+    // Refuses the option rather than its value: an unknown "--layer 3" leaves both words.
     if (word.size() > 1 && word[0] == '-' && word != "--") refuse_unknown(word.substr(0, word.find('=')));
     if (word != "--") plain.push_back(word);
   }

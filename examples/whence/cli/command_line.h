@@ -1,4 +1,4 @@
-// A command line: words that set options (fields.h), and the page of --help that the same declarations give.
+// A command line: words that set options (fields.h), and the --help page that the same declarations give.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@ namespace whence {
 
 class CommandLine : public Fields {
  public:
-  // `words`: what was typed behind the program's name.
+  // `words`: those after the program's name.
   CommandLine(std::string program, std::string purpose, std::vector<std::string> words = {})
       : Fields(std::move(program)), purpose_(std::move(purpose)), words_(std::move(words)) {}
   [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
 
   // Reads the words into the variables. Returns a page to print before ending with 0 (--help, --version, the answer to
-  // --complete), or nothing: go on. A typed value comes in place of one that was set before.
+  // --complete), or nothing. A typed value replaces one that was set before.
   [[nodiscard]] std::optional<std::string> parse(const std::vector<std::string>& words);
-  // Reads words(), and prints such a page: true when there was one.
+  // Reads words(), and prints such a page: true if there was one.
   [[nodiscard]] bool shows_page();
 
   [[nodiscard]] std::string help(bool all = false) const;
 
-  // `--complete`, hidden, stands before the last word. It asks what may stand in the place of that word, one a line.
+  // `--complete`, hidden, comes before the last word. It prints the candidates for that word, one a line.
   static constexpr const char* complete = "--complete";
 
  private:

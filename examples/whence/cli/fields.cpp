@@ -20,7 +20,7 @@ template <class Number> std::string value_text(Number value) {
     return std::to_string(value);
 }
 
-// "1 to 64", "at least 1", "above 0 and at most 1"; empty where every number will do.
+// Formats a range: "1 to 64", "at least 1", "above 0 and at most 1"; empty if every number is allowed.
 template <class Number> std::string range_text(const Range<Number>& range) {
   const bool has_low = range.low > std::numeric_limits<Number>::lowest(),
              has_high = range.high < std::numeric_limits<Number>::max();
@@ -49,7 +49,7 @@ template <class Number> std::string read_number(const std::string& typed, const 
   return {};
 }
 
-// The option of that name, or nullptr.
+// Returns the option of that name, or nullptr.
 template <class Options> auto* find_in(Options& options, std::string_view name) {
   const auto found = std::ranges::find(options, name, [](const auto& option) { return std::string_view(option.name); });
   return found == options.end() ? nullptr : &*found;
@@ -190,7 +190,7 @@ void Fields::assign(const Option& option, const std::string& value) const {
 
 const Fields::Option& Fields::declared(std::string_view name) const {
   if (const Option* const found = find_in(options_, name)) return *found;
-  throw Error("command line: --", name, " asked for; a declared option required; declare it first");
+  throw Error("command line: --", name, " requested; a declared option required; declare it first");
 }
 
 bool Fields::given(std::string_view name) const { return declared(name).given; }

@@ -1,4 +1,4 @@
-// The handler sets a flag and gives the signals back to the system. It calls only what POSIX allows inside a handler.
+// The handler sets a flag and restores the default actions. It calls only what POSIX allows inside a handler.
 #include "examples/whence/cli/interrupt.h"
 
 #include <unistd.h>
@@ -20,8 +20,8 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a handler may only touch 
 extern "C" void on_stop_signal(int number) {
   const int saved_errno = errno;
   requested.store(true);
-  // The default action from here on: a second signal ends the program even if the main loop hangs. SIGUSR1 is a
-  // scheduler's word that time will be up, and its SIGTERM follows while the program may still be saving.
+  // Restores the default action: a second signal ends the program even if the main loop hangs. SIGUSR1 does not: it is
+  // a scheduler's warning before the time is up, and SIGTERM follows while the program may still be saving.
   struct sigaction standard = {}, ignored = {};
   standard.sa_handler = SIG_DFL, ignored.sa_handler = SIG_IGN;
   sigaction(SIGUSR1, &ignored, nullptr);
@@ -42,7 +42,7 @@ void install_interrupt_handler() {
     if (signal == SIGHUP && before.sa_handler == SIG_IGN) continue;
     struct sigaction action = {};
     action.sa_handler = on_stop_signal;
-    action.sa_flags = SA_RESTART;  // a write under way is finished, not failed
+    action.sa_flags = SA_RESTART;  // finishes a write that the signal interrupts
     sigaction(signal, &action, nullptr);
   }
 }

@@ -12,16 +12,16 @@ namespace whence {
 
 namespace {
 
-// Returns why `text` is no JSON, which the parser noticed at `byte`, counted from 1, and said in `message`: ": not UTF-8".
+// Returns why `text` is no JSON: ": not UTF-8". The parser noticed it at `byte`, counted from 1, and said `message`.
 std::string cause_of(std::string_view text, std::size_t byte, std::string_view message) {
   for (std::size_t at = 0; at < std::min(byte, text.size());) {
     const CodePoint code = first_code_point(text.substr(at));
     if (!code.valid) return ": not UTF-8, which JSON is";
     at += code.bytes;
   }
-  // As Python writes a text that was cut inside a character.
+  // A text that was cut inside a character, as Python writes it.
   if (message.find("surrogate") != message.npos)
-    return ": half of a surrogate pair, where both halves, or \\ufffd, stand for a character";
+    return ": half of a surrogate pair; a character needs both halves, or \\ufffd";
   const std::string_view rest = text.substr(std::min(byte - (byte > 0), text.size()));
   for (const std::string_view word : {"NaN", "Infinity", "None", "True", "False", "'"})
     if (rest.starts_with(word)) return to_text(": ", word, " as in Python, which JSON does not have");
@@ -34,11 +34,11 @@ std::string cause_of(std::string_view text, std::size_t byte, std::string_view m
 
 }  // namespace
 
-// Takes the parser's events, so that no value of the library is made: to free one takes memory, which may have ended.
+// Takes the parser's events without making the library's values: freeing one takes memory, which may have run out.
 struct Json::Reader {
   std::string_view source;
   const std::string& place;
-  const EachField& each;  // empty: all is kept
+  const EachField& each;  // empty: all values are kept
   std::vector<Json> open = {};
   std::vector<std::string> keys = {};  // of the open objects
   Json whole = {};
@@ -72,7 +72,7 @@ struct Json::Reader {
     open.pop_back(), keys.pop_back();
     return take(std::move(value));
   }
-  // "run.json: numbers 3": a field of an object, or a place in a list.
+  // Names a field of an object, or a place in a list: "run.json: numbers 3".
   std::string place_of_next() const {
     if (open.empty()) return place;
     std::string text = place;
@@ -223,7 +223,7 @@ struct Json::Writer {
   Utf8 utf8;
   std::string out = {};
 
-  // By the library, which takes no memory to free a single value.
+  // The library writes single values: freeing one takes no memory.
   void scalar(const nlohmann::json& value) {
     using Handler = nlohmann::json::error_handler_t;
     out += value.dump(-1, ' ', utf8 == Utf8::escaped, utf8 == Utf8::refused ? Handler::strict : Handler::replace);

@@ -19,7 +19,7 @@
 
 namespace whence {
 
-// A field of an object. A template, as it holds a Json that is not whole yet.
+// A field of an object. It is a template because Json is incomplete here.
 template <class Value> struct NamedValue {
   std::string name;
   Value value;
@@ -31,9 +31,9 @@ class Json {
   using List = std::vector<Json>;
   using Fields = std::vector<Field>;
 
-  // The object that `text` is. FileError "PLACE: ..." when it is none, gives a field twice, holds a NUL (which the
-  // parser would take for its end), or nests deeper than 64. With `each`, which may refuse a field before those behind
-  // it are read, the values are not kept.
+  // Reads the object in `text`. FileError "PLACE: ..." when it is none, gives a field twice, holds a NUL (which the
+  // parser would take for its end), or nests deeper than 64. With `each`, values are not kept; it may refuse a field
+  // before the later ones are read.
   using EachField = std::function<void(const std::string& name, const Json& value)>;
   [[nodiscard]] static Json read(std::string_view text, const std::string& place, const EachField& each = {});
 
@@ -58,22 +58,22 @@ class Json {
   Json(std::initializer_list<Field> fields);
   Json(Fields fields);
 
-  Json& add(std::string name, Json value);  // to an object, or to null, which becomes one
+  Json& add(std::string name, Json value);  // to an object; null becomes one
 
-  // What it holds, or nullptr: bool, std::int64_t, std::uint64_t (from 2^63 on), double, std::string or List.
+  // The value, or nullptr: bool, std::int64_t, std::uint64_t (from 2^63 on), double, std::string or List.
   template <class Value> const Value* as() const { return std::get_if<Value>(&value_); }
-  [[nodiscard]] std::optional<double> as_number() const;  // nan where it is null, as one that is not finite is written
+  [[nodiscard]] std::optional<double> as_number() const;  // nan for null, which stands for a number that is not finite
   [[nodiscard]] bool is_null() const { return as<std::monostate>() != nullptr; }
   [[nodiscard]] bool is_object() const { return as<Object>() != nullptr; }
 
-  // Of an object that was read. FileError "PLACE: field 'x' ..." where the field is missing or something else.
+  // For an object that was read. FileError "PLACE: field 'x' ..." when the field is missing or of another kind.
   [[nodiscard]] const Fields& fields() const;
-  [[nodiscard]] const Json* find(std::string_view name) const;  // nullptr where there is none
+  [[nodiscard]] const Json* find(std::string_view name) const;  // nullptr: none
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
   [[nodiscard]] const std::string& text(std::string_view name) const;
   [[nodiscard]] std::int64_t whole(std::string_view name, std::int64_t low = std::numeric_limits<std::int64_t>::min(),
       std::int64_t high = std::numeric_limits<std::int64_t>::max()) const;
-  [[nodiscard]] double number(std::string_view name) const;  // nan where it is null
+  [[nodiscard]] double number(std::string_view name) const;  // nan for null
   [[nodiscard]] bool truth(std::string_view name) const;
   [[nodiscard]] const Json& object(std::string_view name) const;
   [[nodiscard]] const List& list(std::string_view name) const;
@@ -83,8 +83,8 @@ class Json {
   [[nodiscard]] const std::string& place() const;
   [[noreturn]] void refuse(const std::string& problem) const;  // FileError "PLACE: PROBLEM"
 
-  // Without blanks, or a member per line, each level `blanks` further in. nan and infinities become null. Text that is
-  // not UTF-8 is repaired with U+FFFD, or refused with InputError. Escaped: repaired, and all is ASCII.
+  // Writes one line without blanks, or a member per line, each level indented by `blanks`. nan and infinities become null.
+  // Text that is not UTF-8 is repaired with U+FFFD, or refused with InputError. Escaped: repaired, and all is ASCII.
   enum class Utf8 { repaired, refused, escaped };
   [[nodiscard]] std::string line(Utf8 utf8 = Utf8::repaired) const;
   [[nodiscard]] std::string page(std::size_t blanks = 2, Utf8 utf8 = Utf8::repaired) const;

@@ -1,4 +1,4 @@
-// --json: standard output has lines of JSON alone, and what is for people goes to standard error.
+// --json: standard output has lines of JSON alone; text for people goes to standard error.
 #pragma once
 
 #include <iostream>
@@ -10,7 +10,7 @@ namespace whence {
 
 class JsonOutput {
  public:
-  // From here to its end, where `on`.
+  // Takes effect from here to its end, if `on`.
   explicit JsonOutput(bool on) : output_(on ? std::cout.rdbuf(std::cerr.rdbuf()) : nullptr) {}
   ~JsonOutput() {
     if (output_) std::cout.rdbuf(output_);
@@ -18,7 +18,7 @@ class JsonOutput {
   JsonOutput(const JsonOutput&) = delete;
   JsonOutput& operator=(const JsonOutput&) = delete;
 
-  // Nothing where it is off.
+  // Does nothing if off.
   void lines(const std::string& text) const {
     if (output_) std::ostream(output_) << text << std::flush;
   }

@@ -22,7 +22,7 @@ template <class... Arguments> std::string printed(const char* format, Arguments.
 std::string exact(double value) {
   if (std::isnan(value)) return "-";
   std::array<char, 64> text{};
-  // Left alone, the standard library writes 3e-04 for 0.0003, because that is shorter.
+  // The standard library writes 0.0003 as 3e-04, because that is shorter.
   const double size = std::abs(value);
   const auto format =
       size == 0 || (size >= 1e-5 && size < 1e15) ? std::chars_format::fixed : std::chars_format::general;
@@ -39,7 +39,7 @@ std::string digits(double value, int count) { return std::isnan(value) ? "-" : p
 std::string with_unit(double value) {
   if (!(value >= 0) || std::isinf(value)) return "-";
   std::string unit;
-  // 999.5 would be printed with four digits, so it already moves up.
+  // 999.5 would be printed with four digits, so it already gets the next unit.
   for (const char* next : {"k", "M", "G", "T"}) {
     if (value < 999.5) break;
     value /= 1000;

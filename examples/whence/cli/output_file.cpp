@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* what_is_required = "not a regular file with one name; one required, or none";
 
-// Of a temporary file, by its name.
+// Reads the process from the name of a temporary file.
 std::optional<int> writer_of(std::string_view name) {
   constexpr std::string_view infix = ".tmp-", prefix = ".written-by-";
   const std::size_t at = name.rfind(infix), begin = at + infix.size(), dash = name.rfind('-');
@@ -34,7 +34,7 @@ std::optional<int> writer_of(std::string_view name) {
   return pid && *pid > 0 && std::to_string(*pid) == digits ? pid : std::nullopt;
 }
 
-// A process that has ended, and that nobody has waited for, still has its number, but writes nothing more.
+// A process that has ended, but was not waited for, still has its number; it writes nothing more.
 bool lives(int pid) {
   if (::kill(pid, 0) != 0) return errno != ESRCH;
   std::ifstream file(to_text("/proc/", pid, "/stat"));
@@ -46,7 +46,7 @@ bool lives(int pid) {
 
 }  // namespace
 
-// Without O_NONBLOCK, opening a pipe would wait for a reader; and what is there is cut only when it is known as ours.
+// Without O_NONBLOCK, opening a pipe would wait for a reader. The file is truncated only once it is known as ours.
 OutputFile::OutputFile(const std::string& path, Mode mode)
     : path_(path),
       descriptor_(

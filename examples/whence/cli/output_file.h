@@ -1,4 +1,4 @@
-// Files that a program writes as it goes. (Whole ones, atomically: nn/io/files.h.)
+// Files that a program writes as it goes. (nn/io/files.h writes whole ones, atomically.)
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace whence {
 
-// A regular file that grows line by line. Links are not followed, neither kind, and a pipe is not waited for:
+// A regular file that grows line by line. Symbolic and hard links are refused, and a pipe is not waited for:
 // SystemError, as when writing fails.
 class OutputFile {
  public:
@@ -24,9 +24,9 @@ class OutputFile {
   int descriptor_;
 };
 
-// Removes the temporary files that processes left in `folder` that were killed: regular files named
-// NAME.tmp-PID-COUNT or .written-by-PID where process PID has ended, or is this one; with a `file` those of this NAME
-// alone. What cannot be removed stays.
+// Removes the temporary files that killed processes left in `folder`: regular files named NAME.tmp-PID-COUNT or
+// .written-by-PID if process PID has ended, or is this one; with a `file`, only those of this NAME. Files that cannot
+// be removed stay.
 void remove_leftovers(const std::string& folder, const std::string& file = {});
 
 }  // namespace whence

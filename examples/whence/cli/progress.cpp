@@ -1,4 +1,4 @@
-// All arithmetic survives a clock that stands still, a total of zero, and a first call at step zero.
+// All arithmetic survives a clock that does not move, a total of zero, and a first call at step zero.
 #include "examples/whence/cli/progress.h"
 
 #include <sys/ioctl.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double plain_seconds = 10, rewriting_seconds = 0.1;  // between two lines
 
-// Standard error's width, 80 where it is not known; nothing unless it is a terminal that understands "\r".
+// Standard error's width, 80 if unknown; nothing unless it is a terminal that understands "\r".
 Progress::Columns terminal_columns() {
   const char* const terminal = std::getenv("TERM");
   if (isatty(STDERR_FILENO) != 1 || !terminal || !*terminal || std::string_view(terminal) == "dumb") return {};
@@ -50,7 +50,7 @@ Progress::Progress(std::string label, std::int64_t total, bool quiet, std::int64
       started_(clock_()),
       drawn_at_(started_) {}
 
-// An exception may pass by: leave the terminal at the start of a line, so that the error message gets its own.
+// An exception may be on its way: leave the terminal at the start of a line, so that the error message gets its own.
 Progress::~Progress() {
   if (drawn_columns_ > 0) out_ << '\n' << std::flush;
 }
@@ -82,7 +82,7 @@ void Progress::finish() {
 
 double Progress::elapsed() const { return std::max(0.0, clock_() - started_); }
 
-// left = missing * (elapsed / done): nothing is known before the first step and before the clock moved
+// left = missing * (elapsed / done): unknown before the first step and before the clock moved
 std::string Progress::left() const {
   const double done = static_cast<double>(std::max<std::int64_t>(step_ - first_step_, 0));
   const double missing = static_cast<double>(std::max<std::int64_t>(total_ - step_, 0)), seconds = elapsed();
@@ -90,7 +90,7 @@ std::string Progress::left() const {
   return seconds > 0 && done > 0 ? time_text(missing * seconds / done) : "-";
 }
 
-// The important ones first.
+// Lists the important parts first.
 std::vector<std::string> Progress::parts() const {
   const double seconds = elapsed();
   std::vector<std::string> list = {label_ + ' ' + std::to_string(step_) + '/' + std::to_string(total_)};
@@ -105,7 +105,7 @@ std::vector<std::string> Progress::parts() const {
   return list;
 }
 
-// The parts that fit.
+// Keeps the parts that fit.
 std::string Progress::line(std::size_t columns) const {
   std::string text;
   for (const std::string& part : parts()) {
@@ -128,7 +128,7 @@ void Progress::draw() {
   const auto columns = static_cast<std::size_t>(std::max(columns_(), 2) - 1);
   const std::string text = line(columns);
   const std::size_t width = display_width(text);
-  // Blanks cover what is left of the longer line before, as far as the window still reaches.
+  // Blanks cover the rest of the longer line before, as far as the window still reaches.
   const std::size_t covered = std::min(drawn_columns_, columns);
   out_ << '\r' << text << std::string(covered > width ? covered - width : 0, ' ') << std::flush;
   drawn_columns_ = width;

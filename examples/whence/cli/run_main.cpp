@@ -22,7 +22,7 @@
 namespace whence {
 namespace {
 
-// Else the next file that is opened takes the number, and what is printed lands in it.
+// Otherwise the next opened file takes the number of a closed standard stream, and prints go into that file.
 void open_closed_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDWR);  // the lowest free one
@@ -47,7 +47,7 @@ ExitCode code_of(const std::exception& error) {
 
 constexpr char no_memory[] = "memory: the system gave no more; a smaller model, batch or length required\n";
 
-// std::filesystem ends the program where a name finds no memory. Nobody can catch that: the same line and code, then.
+// std::filesystem ends the program when a name finds no memory. Nobody can catch that, so print the same line and code.
 std::terminate_handler terminate_otherwise = nullptr;
 std::atomic<bool> memory_ended{false};
 
@@ -75,13 +75,13 @@ int guarded(const std::string& program, const std::function<int()>& body) {
     } catch (const std::bad_alloc&) { throw; } catch (const std::exception& error) {
       return report(program, error.what(), code_of(error));
     }
-  } catch (const std::bad_alloc&) {  // perhaps of the report itself; what follows allocates nothing
+  } catch (const std::bad_alloc&) {  // possibly of the report itself; the rest allocates nothing
     std::cerr << program << ": " << no_memory << std::flush;
     return static_cast<int>(ExitCode::out_of_memory);
   }
 }
 
-// A reader that went away (head, a pager that was left) is no failure; a full disk is.
+// A reader that went away (head, a closed pager) is no failure; a full disk is.
 bool standard_output_lost() {
   std::cout.flush();
   const bool flushed = std::fflush(stdout) == 0;
@@ -94,7 +94,7 @@ bool standard_output_lost() {
 }  // namespace
 
 std::string exit_codes_text() {
-  return R"(Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,
+  return R"(Exit codes: 0 done, 1 failed (a check, or an error without its own code), 2 bad usage, 3 bad file or data,
 4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of another
 model or run, 130 interrupted after saving.
 )";

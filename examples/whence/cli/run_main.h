@@ -1,4 +1,4 @@
-// What main() does around a command's work: errors in one line, the right exit code, and no harm from a closed pipe.
+// The frame of a command in main(): errors in one line, the right exit code, and no harm from a closed pipe.
 // The exit codes are a promise to scripts: README.md, "What is promised".
 #pragma once
 
@@ -9,9 +9,9 @@ namespace whence {
 
 enum class ExitCode {
   done = 0,
-  failed = 1,         // a check found something, or Error without a kind of its own
+  failed = 1,         // a check found something, or an Error without its own code
   bad_usage = 2,      // InputError: an option, a name, a size
-  bad_file = 3,       // FileError: what a file holds
+  bad_file = 3,       // the content of a file
   bad_system = 4,     // SystemError: the system would not open, read or write
   out_of_memory = 5,  // OutOfMemory, std::bad_alloc
   not_finite = 6,     // NotFinite
@@ -19,14 +19,14 @@ enum class ExitCode {
   interrupted = 130,  // after saving
 };
 
-// "Exit codes: 0 done, 1 failed, ...", for --help.
+// Returns "Exit codes: 0 done, 1 failed, ...", for --help.
 [[nodiscard]] std::string exit_codes_text();
 
-// Runs `body` and gives the exit code: its own, or that of what it threw.
-// `program` stands before an error, one line of at most 500 characters: "whence train". SIGPIPE is ignored: a training
-// run whose screen output goes to `head` still finishes and saves; SIGXFSZ too: a file beyond `ulimit -f` is an error
-// of write. Standard streams that are closed lead to /dev/null. Where memory ends inside a destructor, which lets
-// nothing out, the program ends there, with the same line and code.
+// Runs `body` and returns the exit code: its own, or that of its exception.
+// `program`, "whence train", precedes an error: one line of at most 500 characters. SIGPIPE is ignored: a training
+// whose output goes to `head` still finishes and saves. SIGXFSZ is ignored too: a file beyond `ulimit -f` is an error
+// of write. Closed standard streams lead to /dev/null. If memory ends inside a destructor, which cannot throw, the
+// program ends there, with the same line and code.
 [[nodiscard]] int run_main(const std::string& program, const std::function<int()>& body);
 
 }  // namespace whence

@@ -6,6 +6,6 @@
 
 namespace whence {
 
-[[nodiscard]] std::vector<std::string> scheme_names();  // of every scheme, for a shell to complete
+[[nodiscard]] std::vector<std::string> scheme_names();  // for a shell to complete
 
 }  // namespace whence

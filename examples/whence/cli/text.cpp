@@ -84,7 +84,7 @@ std::string message_line(std::string_view text) {
   for (std::size_t at = 0; at < line.size(); ++at)
     if ((line[at] & 0xC0) != 0x80) begins.push_back(at);
   if (begins.size() <= longest) return line;
-  // Both ends: what was wrong stands in the one, what is required in the other.
+  // Keeps both ends: the fault is in one, the requirement in the other.
   const std::size_t kept = (longest - 3) / 2;
   return line.substr(0, begins[kept]) + "..." + line.substr(begins[begins.size() - kept]);
 }

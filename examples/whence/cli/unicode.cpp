@@ -17,7 +17,7 @@ bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
   return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
-// Where runs of code points end that in turn are none of a kind and some (unicode_tables.h).
+// The ends of alternating runs of code points, outside and inside the kind (unicode_tables.h).
 std::vector<std::uint32_t> ends_of(std::span<const std::uint16_t> counts) {
   std::vector<std::uint32_t> ends(counts.begin(), counts.end());
   ends[0] += 0x80;
@@ -29,14 +29,14 @@ bool is_some(const std::vector<std::uint32_t>& ends, std::uint32_t code) {
   return (std::ranges::upper_bound(ends, code) - ends.begin()) % 2 == 1;
 }
 
-// Of a character whose first byte lies between two: how long it is, and what its second byte may be.
+// Characters whose first byte is in a range: their length, and the range of the second byte.
 struct Form {
   unsigned char first, last;
-  std::size_t length;  // 0: no character begins so
+  std::size_t length;  // 0: no character begins with these
   unsigned char second_low = 0x80, second_high = 0xBF;
 };
 
-// Table 3-7 of the Unicode standard, which leaves out overlong forms, surrogates and values above U+10FFFF.
+// Table 3-7 of the Unicode standard, which excludes overlong forms, surrogates and values above U+10FFFF.
 constexpr Form forms[] = {{0x00, 0x7F, 1}, {0xC2, 0xDF, 2}, {0xE0, 0xE0, 3, 0xA0}, {0xE1, 0xEC, 3},
     {0xED, 0xED, 3, 0x80, 0x9F}, {0xEE, 0xEF, 3}, {0xF0, 0xF0, 4, 0x90}, {0xF1, 0xF3, 4}, {0xF4, 0xF4, 4, 0x80, 0x8F}};
 
@@ -47,7 +47,7 @@ Form form_of(char lead) {
   return found == std::end(forms) ? Form{} : *found;
 }
 
-// How many bytes at the front of non-empty `text` are the beginning of one character: its length when it is whole.
+// Counts the bytes at the front of non-empty `text` that begin one character: its length when it is whole.
 std::size_t well_begun(std::string_view text, const Form& form) {
   std::size_t count = 1;
   for (; count < std::min(form.length, text.size()); ++count) {
@@ -116,7 +116,7 @@ bool acts_unseen(const CodePoint& code) {
   return within(ranges, code.value);
 }
 
-// The blocks that matter for tables of results; not the whole of Unicode's width tables.
+// The blocks that matter for tables of results; Unicode's width tables have more.
 std::size_t columns_of(const CodePoint& code) {
   constexpr CodeRange none[] = {
       {0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};

@@ -1,5 +1,5 @@
-// UTF-8 read strictly, what a code point is (letter, number, white space, how wide), and a stream of
-// bytes printed in whole characters.
+// Strict reading of UTF-8, properties of a code point (letter, number, white space, width), and a stream of bytes
+// printed in whole characters.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace whence {
 
 struct CodePoint {
   std::uint32_t value = 0;  // of an invalid byte: the byte itself
-  std::size_t bytes = 1;    // that it takes in the text
-  bool valid = true;        // false: not UTF-8 (overlong forms, surrogates and what lies above U+10FFFF included)
+  std::size_t bytes = 1;    // its size in the text
+  bool valid = true;        // false: not UTF-8 (overlong forms, surrogates and values above U+10FFFF included)
 };
 
 // The code point at the front. REQUIRES: text is not empty.
@@ -21,21 +21,21 @@ struct CodePoint {
 void append_utf8(std::string& text, std::uint32_t code_point);
 inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+FFFD
 
-[[nodiscard]] bool is_letter(const CodePoint& code);       // \p{L}; invalid bytes are neither of the three
+[[nodiscard]] bool is_letter(const CodePoint& code);       // \p{L}; an invalid byte is none of the three
 [[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
 [[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
-// Control characters, and what has no width of its own, joins, or turns the direction of reading.
+// Control characters, and characters that have no width, join others, or change the direction of reading.
 [[nodiscard]] bool acts_unseen(const CodePoint& code);
 
-// On a terminal: combining marks 0, wide East Asian characters and emoji 2, all else and invalid bytes 1.
+// Columns on a terminal: combining marks 0, wide East Asian characters and emoji 2, all others and invalid bytes 1.
 [[nodiscard]] std::size_t columns_of(const CodePoint& code);
 
-// Bytes in, whole characters out. A sequence that could still become valid is held back. One that cannot becomes
-// U+FFFD, one for each longest run that began like a character, as in browsers.
+// Takes bytes, gives whole characters. A sequence that could still become valid is held back. A sequence that cannot
+// becomes U+FFFD, one for each longest run that began like a character, as in browsers.
 class Utf8Stream {
  public:
   [[nodiscard]] std::string push(std::string_view bytes);
-  [[nodiscard]] std::string finish();  // an unfinished character at the end, as U+FFFD
+  [[nodiscard]] std::string finish();  // returns an unfinished character at the end, as U+FFFD
 
  private:
   std::string kept_;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view blanks = " \t\n\v\f\r";
 
-// The size of what `text` begins with: all up to one of `separators` that no parentheses hold.
+// Returns the size of the first part of `text`: up to one of `separators` outside of parentheses.
 std::size_t first_part(std::string_view text, std::string_view separators) {
   int depth = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -22,7 +22,7 @@ std::size_t first_part(std::string_view text, std::string_view separators) {
   return text.size();
 }
 
-// What stands in the quotes that `rest` begins with. `word`: for errors, all from the name on.
+// Returns the text in the quotes that `rest` begins with. `word`, for errors: all from the name on.
 std::string take_quoted(std::string_view& rest, std::string_view word, const std::string& option) {
   const std::size_t end = rest.find(rest[0], 1);
   if (end == rest.npos)
@@ -30,7 +30,7 @@ std::string take_quoted(std::string_view& rest, std::string_view word, const std
   const std::string_view quoted = rest.substr(0, end + 1);
   rest.remove_prefix(end + 1);
   if (!rest.empty() && blanks.find(rest[0]) == blanks.npos)
-    throw InputError(option, ": ", one_line(word), " given; a blank, or nothing, behind ", quoted, " required");
+    throw InputError(option, ": ", one_line(word), " given; a blank, or nothing, after ", quoted, " required");
   return std::string(quoted.substr(1, quoted.size() - 2));
 }
 
@@ -65,7 +65,7 @@ std::vector<std::int64_t> numbers_of(
     const std::string& text, const std::string& option, std::int64_t low, std::int64_t high) {
   std::vector<std::int64_t> numbers;
   std::vector<std::string> parts = list_of(text);
-  if (parts.empty() || text.ends_with(',')) parts.emplace_back();  // which is none
+  if (parts.empty() || text.ends_with(',')) parts.emplace_back();  // an empty part, which is no number
   for (const std::string& part : parts) {
     const auto number = parse_number<std::int64_t>(part);
     if (!number || *number < low || *number > high)

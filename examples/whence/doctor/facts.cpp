@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a file of lines "name : value": the value of the first whose name begins so, or "".
+// Reads a file of lines "name : value": the value of the first name that begins so, or "".
 std::string value_in(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -75,7 +75,7 @@ bool sanitised() {
 #endif
 }
 
-// Of a container: "200000 100000" is two cores' worth of time, "max 100000" no limit.
+// A container's share: "200000 100000" is two cores' worth of time, "max 100000" no limit.
 int cores_of_container() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double quota = 0, period = 0;
@@ -90,7 +90,7 @@ int usable_cores() {
   return std::min(cores, cores_of_container());
 }
 
-// "always [madvise] never" -> "madvise"
+// Reads "always [madvise] never" as "madvise".
 std::string huge_pages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string line;
@@ -104,7 +104,7 @@ int threads_alive() {
   return static_cast<int>(std::distance(fs::directory_iterator("/proc/self/task", ignored), fs::directory_iterator()));
 }
 
-// As many chunks as threads are wanted, each of which waits until all are being worked on, or a second has passed.
+// Counts threads with one chunk per wanted thread; each waits until all chunks are running, or a second has passed.
 int threads_in_a_loop() {
   std::mutex mutex;
   std::set<std::thread::id> seen;
@@ -119,7 +119,7 @@ int threads_in_a_loop() {
   return static_cast<int>(seen.size());
 }
 
-// Rows of ones times columns of ones: each number of the product is the inner extent. Best of a few, after a warm-up.
+// Multiplies matrices of ones: each number of the product is the inner extent. Takes the best of a few, after a warm-up.
 void measure_product(MachineFacts& facts) {
   const index_t n = 512;
   const Tensor a = Tensor::ones({n, n}), b = Tensor::ones({n, n});
@@ -134,7 +134,7 @@ void measure_product(MachineFacts& facts) {
   facts.gigaflops = 2.0 * static_cast<double>(n * n * n) / best * 1e-9;
 }
 
-// Does a usable GPU compute? A sum that needs a copy there, a kernel and a copy back.
+// Checks that a usable GPU computes, with a sum that needs a copy there, a kernel and a copy back.
 void try_device(MachineFacts& facts) {
   if (!facts.device.refusal.empty()) return;
   try {

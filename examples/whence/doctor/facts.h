@@ -1,5 +1,5 @@
-// What whence really runs on: the build, the processor, the threads, the BLAS and the GPU,
-// and what of them does not fit.
+// The build, the processor, the threads, the BLAS and the GPU as whence finds them, and findings about what does not
+// fit.
 #pragma once
 
 #include <string>
@@ -15,48 +15,48 @@ struct MachineFacts {
   std::string compiler;                // "g++ 12.2.0"
   bool optimised = false;              // -O1 or more
   bool sanitised = false;              // AddressSanitizer
-  std::vector<std::string> built_for;  // instruction sets that the program runs: "avx2", "fma", "avx512f"
+  std::vector<std::string> built_for;  // instruction sets that the program uses: "avx2", "fma", "avx512f"
   // The processor.
   std::string processor;            // as the system names it
-  std::vector<std::string> can_do;  // of the instruction sets that matter here
-  int cores = 0;                    // that this process may use: online, not forbidden, within the container's share
+  std::vector<std::string> can_do;  // instruction sets that matter here
+  int cores = 0;                    // usable by this process: online, not forbidden, within the container's share
   std::size_t memory = 0, memory_free = 0;
   std::string huge_pages;  // "always", "madvise", "never"; empty: not known
   // Threads.
   std::string omp_num_threads;  // the variable of the environment; empty: not set
-  int threads_wanted = 0;       // what the engine asks for
+  int threads_wanted = 0;       // requested by the engine
   int threads_used = 0;         // counted inside a parallel loop
   // BLAS.
   std::string blas_config, blas_core;
-  int blas_parallel = 0;       // 0 serial, 1 threads of its own, 2 OpenMP
-  int blas_threads_alive = 0;  // that it started for itself, counted
-  double gigaflops = 0;        // of an f32 product of the engine, 512 x 512 x 512
-  bool product_right = false;  // and is it the right number?
+  int blas_parallel = 0;       // 0 serial, 1 own threads, 2 OpenMP
+  int blas_threads_alive = 0;  // BLAS's own threads, counted
+  double gigaflops = 0;        // an f32 product of the engine, 512 x 512 x 512
+  bool product_right = false;  // true if the product is correct
   // The GPU.
   DeviceFacts device;
-  bool driver_present = false;  // an NVIDIA driver is loaded, whatever this build can do
+  bool driver_present = false;  // an NVIDIA driver is loaded, even if this build cannot use it
   std::size_t device_memory_free = 0;
-  std::string device_problem;  // what went wrong in a small computation on a usable GPU; empty: nothing
+  std::string device_problem;  // the error of a small computation on a usable GPU; empty: none
 };
 
-// Asks and measures; a few tenths of a second.
+// Reads and measures the facts; takes a few tenths of a second.
 MachineFacts machine_facts();
 
 struct Finding {
   enum class Weight : unsigned char { note, warning, broken };
   Weight weight;
-  std::string text;    // what does not fit
-  std::string advice;  // what to do
+  std::string text;    // the fault
+  std::string advice;  // the cure
 };
 const char* to_string(Finding::Weight weight);
 
-// What does not fit, judged by `facts` alone, the worst first.
+// Returns the faults that follow from `facts` alone, the worst first.
 std::vector<Finding> findings_of(const MachineFacts& facts);
 
-// The facts as lines for people: name and value.
+// Returns the facts as lines for people: name and value.
 std::vector<std::pair<std::string, std::string>> lines_of(const MachineFacts& facts);
 
-// All of it as one JSON object over several lines.
+// Returns facts and findings as one JSON object over several lines.
 std::string json_of(const MachineFacts& facts);
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// What about a machine does not fit whence, and how it is told.
+// Findings about a machine that does not fit whence, and their words.
 #include <algorithm>
 
 #include "examples/whence/cli/json.h"
@@ -28,7 +28,7 @@ const char* threading(int parallel) {
 }
 
 using Weight = Finding::Weight;
-using Rules = std::vector<std::pair<bool, Finding>>;  // what may hold, and what it then means
+using Rules = std::vector<std::pair<bool, Finding>>;  // a condition, and the finding if it holds
 
 Rules of_build(const MachineFacts& facts) {
   const auto idle = [&](const char* set) { return has(facts.can_do, set) && !has(facts.built_for, set); };
@@ -51,7 +51,7 @@ Rules of_threads(const MachineFacts& facts) {
               {Weight::warning, to_text(used, " threads on ", cores, " cores", why, ": they wait for each other"),
                   to_text("set OMP_NUM_THREADS=", cores)}},
       {used <= cores && used < wanted,
-          {Weight::warning, to_text(wanted, " threads asked for, ", used, " given by the system"),
+          {Weight::warning, to_text(wanted, " threads requested, ", used, " given by the system"),
               "look at ulimit -u, and at pids.max where this runs in a container"}},
       {used < cores && used >= wanted,
           {Weight::note, to_text(used, " of ", cores, " cores used"),
@@ -66,7 +66,7 @@ Rules of_blas(const MachineFacts& facts) {
           {Weight::warning,
               to_text("products reach ", fixed(facts.gigaflops, 0), " GFLOP/s, little for ", facts.threads_used,
                   " threads"),
-              "end what else runs here; look at the BLAS core above, and try OPENBLAS_CORETYPE=Haswell"}}};
+              "stop other programs; look at the BLAS core above, and try OPENBLAS_CORETYPE=Haswell"}}};
 }
 
 Rules of_device(const MachineFacts& facts) {

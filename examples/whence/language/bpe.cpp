@@ -14,17 +14,17 @@
 namespace whence::language {
 namespace {
 
-// Two tokens as one number, to look them up by.
+// Packs two tokens into one number, a key for look-ups.
 constexpr std::uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
 }
 
 struct Merge {
-  std::int32_t rank;  // the smaller, the earlier
+  std::int32_t rank;  // merges with a smaller rank come first
   TokenId result;
 };
 
-// Tokens are spelled in the files and kept as bytes here; both are needed, as a file is written as it was read.
+// Keeps tokens both as the files spell them and as bytes, because a file is written as it was read.
 class Bpe final : public Tokeniser {
  public:
   Bpe(const std::map<std::string, std::int64_t>& vocabulary, std::vector<std::string> merges, const std::string& place,
@@ -64,8 +64,8 @@ class Bpe final : public Tokeniser {
     throw FileError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
   }
 
-  // A chain of tokens, at first the bytes', in which the earliest merge is done until none is left. So a merge costs
-  // only what it changes, however long the piece. Before the first and behind the last stands what no merge has: -1.
+  // A linked list of tokens, at first one per byte. The earliest merge is done until none is left, so a merge costs
+  // only what it changes, however long the piece. Both ends hold -1, which no merge has.
   void encode_piece(std::string_view piece, TokenIds& ids) const {
     struct Link {
       TokenId token;
@@ -76,7 +76,7 @@ class Bpe final : public Tokeniser {
     for (const char c : piece)
       chain.push_back({byte_tokens_[static_cast<unsigned char>(c)], chain.size() - 1, chain.size() + 1});
     chain.push_back({-1, end - 1, end});
-    using Possible = std::tuple<std::int32_t, std::size_t, std::uint64_t>;  // rank, where, which pair
+    using Possible = std::tuple<std::int32_t, std::size_t, std::uint64_t>;  // rank, position, pair
     std::priority_queue<Possible, std::vector<Possible>, std::greater<>> possible;
     const auto pair_at = [&](std::size_t at) { return pair_key(chain[at].token, chain[chain[at].after].token); };
     const auto consider = [&](std::size_t at) {
@@ -87,7 +87,7 @@ class Bpe final : public Tokeniser {
     while (!possible.empty()) {
       const auto [rank, at, key] = possible.top();
       possible.pop();
-      if (pair_at(at) != key) continue;  // since it was considered, either token has gone into another merge
+      if (pair_at(at) != key) continue;  // either token has gone into another merge since then
       Link& right = chain[chain[at].after];
       right.token = -1;
       chain[at].token = merges_.at(key).result;
@@ -109,7 +109,7 @@ class Bpe final : public Tokeniser {
       taken[static_cast<std::size_t>(id)] = true;
       spellings_[static_cast<std::size_t>(id)] = spelling;
     }
-    // What is spelled with other characters is a special token, which stands for itself.
+    // A token spelled with other characters is a special token, and its spelling is its text.
     for (const std::string& spelling : spellings_) tokens_.push_back(unspelled(spelling).value_or(spelling));
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const auto found = vocabulary.find(spelled(std::string(1, static_cast<char>(byte))));
@@ -168,7 +168,7 @@ TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
 
 TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path) {
   std::istringstream lines(InputFile(merges_path).text(largest_file));
-  lines.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
+  lines.exceptions(std::ios::badbit);  // out of memory: otherwise a stream stops silently
   std::vector<std::string> merges;
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();

@@ -27,7 +27,7 @@ constexpr const char* part_options[part_count] = {"data", "validation-data", "te
 
 const char* name_of(Part part) { return part_names[static_cast<std::size_t>(part)]; }
 
-// As they are typed: files and folders.
+// Returns files and folders as typed.
 std::vector<std::string> paths_of(const CorpusOptions& options, std::size_t part) {
   std::vector<std::string> paths{part == 0 ? options.data : part == 1 ? options.validation_data : options.test_data};
   if (paths[0].empty()) paths.clear();
@@ -39,7 +39,7 @@ std::vector<std::string> files_of_part(const CorpusOptions& options, std::size_t
   return files_of(paths_of(options, part), {list_of(options.include), list_of(options.exclude)}, notes);
 }
 
-// Where `at` lies among the files.
+// Names the place of `at` in the files.
 std::string place_of(const FilesOfParts& parts, const char* at) {
   for (const Files& files : parts)
     for (const auto& file : files)
@@ -52,7 +52,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, none);
 }
 
-// `inside`: whether the text before ends in a word, and then whether this one does.
+// `inside`: true if the text before ends in a word; set to whether this text does.
 std::int64_t words_in(std::string_view text, bool& inside) {
   std::int64_t words = 0;
   for (const char c : text) {
@@ -63,8 +63,8 @@ std::int64_t words_in(std::string_view text, bool& inside) {
   return words;
 }
 
-// Where to cut a text that is one document: in front of the last `share` of it, at the beginning of a line if one
-// begins there, and of a character in any case.
+// Returns where to cut a text that is one document: before the last `share` of it, at the beginning of a line if one
+// begins there, and never inside a character.
 std::size_t cut_of(std::string_view text, double share) {
   auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - share));
   const std::size_t line = text.find('\n', at);
@@ -73,7 +73,7 @@ std::size_t cut_of(std::string_view text, double share) {
   return at;
 }
 
-// The documents of training, of which some become those of validation.
+// Moves some training documents to validation.
 void set_aside(const CorpusOptions& options, const std::string& path, Documents& training, Documents& validation,
     std::string& notes) {
   const Documents all = std::exchange(training, {});
@@ -91,7 +91,7 @@ void set_aside(const CorpusOptions& options, const std::string& path, Documents&
       options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
 }
 
-// The documents of all parts, those of validation among them.
+// Reads the documents of all parts, including validation.
 void read_documents(
     const CorpusOptions& options, FilesOfParts& files, Documents (&documents)[part_count], std::string& notes) {
   for (std::size_t part = 0; part < part_count; ++part)
@@ -104,7 +104,7 @@ void read_documents(
     set_aside(options, files[0][0]->path(), documents[0], documents[1], notes);
 }
 
-// Of the hashes, not of the bytes run together: text moved from one file to the next is other data.
+// Hashes the files' hashes, not their joined bytes: text moved from one file to the next is other data.
 std::string hash_of(const FilesOfParts& parts) {
   std::string list;
   for (std::size_t part = 0; part < part_count; ++part) {
@@ -114,7 +114,7 @@ std::string hash_of(const FilesOfParts& parts) {
   return sha256(list);
 }
 
-// The tokeniser sees where the document ends, never what follows it.
+// The tokeniser sees where the document ends, but no text after it.
 void encode_document(
     std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenRun& run, PartSize& size) {
   ++size.documents;
@@ -154,22 +154,22 @@ void TokenRun::add(std::span<const TokenId> ids) {
 
 void declare(Fields& line, CorpusOptions& options) {
   line.heading("Text")
-      .text("data", &options.data, {"what to train on, one or more: text files, JSON lines, folders of text"})
+      .text("data", &options.data, {"training data, one or more: text files, JSON lines, folders of text"})
       .text("validation-data", &options.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
-      .text("test-data", &options.test_data, {"a file of which each token is scored once, when training has ended"})
-      .text("field", &options.field, {"of JSON lines: which of their texts is the document"})
+      .text("test-data", &options.test_data, {"a file whose tokens are each scored once, after training"})
+      .text("field", &options.field, {"JSON lines: the field that holds the document"})
       .text("include", &options.include,
-          {"of folders: only files like these, as in \"*.cpp,*.h\"; ? is any one character, a comma too"})
-      .text("exclude", &options.exclude, {"of folders: no files like these, as in \"tests/*\""})
+          {"folders: only files like these, as in \"*.cpp,*.h\"; ? is any one character, a comma too"})
+      .text("exclude", &options.exclude, {"folders: no files like these, as in \"tests/*\""})
       .integer("blank-lines", &options.blank_lines, Range<std::int64_t>{0, 1000},
-          {"so many in a row begin a new document; 0: only a new file does", "lines"})
+          {"this many in a row begin a new document; 0: only a new file does", "lines"})
       .number("validation", &options.validation_share, Range<double>{0, 1, false, true},
-          {"share of the text set aside, in whole documents; of a single one, its end"})
+          {"share of the text set aside, in whole documents, or the end of a single one"})
       .integer("split-seed", &options.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
-          {"draws which documents these are"})
-      .flag("separate", &options.separate, {"the tokeniser's <|endoftext|> behind each document"})
-      .names("FILE", &options.more, "more files, behind --data FILE");
+          {"seed that draws these documents"})
+      .flag("separate", &options.separate, {"put the tokeniser's <|endoftext|> behind each document"})
+      .names("FILE", &options.more, "more files, after --data FILE");
 }
 
 void check(const Fields& line, const CorpusOptions& options) {
@@ -187,7 +187,7 @@ void check(const Fields& line, const CorpusOptions& options) {
   bool jsonl = false, plain = false;
   for (std::size_t part = 0; part < part_count; ++part)
     for (const std::string& file : files_of_part(options, part)) {
-      const std::string first = first_line_of(file);  // none: it cannot be read, which is found when all of it is
+      const std::string first = first_line_of(file);  // empty: it cannot be read, and reading it all reports that
       const bool lines = is_json_lines(file, first, options.field);
       jsonl = jsonl || first.empty() || lines, plain = plain || !lines;
     }
@@ -237,7 +237,7 @@ std::size_t first_line_of_prose(std::string_view text) {
       count += line[k] >= 'a' && line[k] <= 'z' && (k == 0 || line[k - 1] == ' ' || line[k - 1] == '\t');
     return count;
   };
-  std::size_t found = text.npos;  // the first line since a blank one that may be it
+  std::size_t found = text.npos;  // the first line since a blank one that may be prose
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t newline = text.find('\n', begin), end = newline == text.npos ? text.size() : newline;
     const std::string_view line = text.substr(begin, end - begin);
@@ -277,7 +277,7 @@ Passage passage_to_read(const CorpusOptions& options, const std::string& hash) {
   return passage;
 }
 
-// All files are read before anything is encoded: a bad one among many is found at once.
+// Reads all files before it encodes anything: a bad file among many is found at once.
 Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocabulary_(tokeniser.vocabulary()) {
   if (options.separate && tokeniser.end_of_text() < 0)
     throw InputError(

@@ -14,7 +14,7 @@ bool positional(const std::string& path) {
   return path.starts_with("position.") || path.find(".position.") != std::string::npos;
 }
 
-// The option that a size comes from.
+// Names the option that decides a size.
 std::string option_of(const std::string& path) {
   if (path == "embedding.weight" || path == "head.weight") return "--tokeniser, whose tokens are the rows, and --dim";
   if (path.find(".attention.key.") != std::string::npos || path.find(".attention.value.") != std::string::npos)
@@ -52,8 +52,7 @@ Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter
     } else if (positional(parameter.path)) {
       found.fresh.push_back(parameter.path);
     } else if (entry == theirs.end()) {
-      throw InputError(
-          "--weights-of: ", place, " has no ", parameter.path, "; as many --layers, and the same kinds, required");
+      throw InputError("--weights-of: ", place, " has no ", parameter.path, "; the same --layers and kinds required");
     } else {
       throw InputError("--weights-of: ", parameter.path, " of ", place, " is ", entry->second.shape(),
           ", the model's is ", parameter.tensor.shape(), "; the same required: ", option_of(parameter.path));
@@ -61,8 +60,8 @@ Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter
   }
   for (const auto& [path, tensor] : theirs) {
     if (!positional(path))
-      throw InputError("--weights-of: ", place, " has ", path,
-          ", which the model lacks; as many --layers, and the same kinds, required");
+      throw InputError(
+          "--weights-of: ", place, " has ", path, ", which the model lacks; the same --layers and kinds required");
     found.dropped.push_back(path);
   }
   for (const auto& [source, target] : pairs) raw::copy_into(raw::to_device(source, target.device()), target);

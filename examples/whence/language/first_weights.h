@@ -1,4 +1,4 @@
-// Weights of another model that a training begins with, whatever that one's scheme was: DroPE, position interpolation.
+// Initial weights from another model, which may have another scheme: DroPE, position interpolation.
 #pragma once
 
 #include "nn/io/safetensors.h"
@@ -11,12 +11,12 @@ struct FirstWeights {
   std::string sha256;    // of names, kinds, shapes and numbers
 };
 
-// Returns the weights of a run's folder. FileError and SystemError as those files' readers have it.
+// Returns the weights in a run's folder. FileError and SystemError as from the readers of these files.
 [[nodiscard]] FirstWeights read_first_weights(const std::string& folder);
 
-// Puts what has the same name and shape into the parameters of a model that may have another scheme. Positional
-// parameters that one of them lacks, or that are of another size, stay as they are, or are left out; of any other an
-// InputError names it, both shapes, and the option. The three lists say which.
+// Copies tensors of the same name and shape into a model that may have another scheme. A positional parameter that only
+// one model has, or that differs in size, keeps its initial value or is dropped. For any other, an InputError names it,
+// both shapes, and the option. The three lists name the tensors.
 struct Taken {
   std::size_t taken = 0;
   std::vector<std::string> dropped, fresh;

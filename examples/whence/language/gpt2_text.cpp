@@ -16,7 +16,7 @@ Kind kind_of(const CodePoint& code) {
   return is_number(code) ? Kind::number : Kind::other;
 }
 
-// The bytes of the run of one kind at the front of `text`, and of its last character.
+// Returns the bytes of the run of one kind at the front of `text`, and of its last character.
 struct Run {
   std::size_t bytes = 0, last = 0;
 };
@@ -32,7 +32,7 @@ Run run_of(std::string_view text, Kind kind) {
   return run;
 }
 
-// The code point of each byte.
+// Maps each byte to its code point.
 constexpr std::array<std::uint32_t, 256> code_points = [] {
   std::array<std::uint32_t, 256> codes{};
   std::uint32_t next = 256;
@@ -51,8 +51,8 @@ std::size_t first_piece(std::string_view text) {
   const std::size_t blank = text[0] == ' ' && text.size() > 1 ? 1 : 0;
   const Kind kind = kind_of(first_code_point(text.substr(blank)));
   if (kind != Kind::space) return blank + run_of(text.substr(blank), kind).bytes;
-  // \s+(?!\S) gives back the last character where text follows, so that a blank stays with its word;
-  // but \s+ takes a single one.
+  // \s+(?!\S) gives back the last character if text follows, so that a blank stays with its word; \s+ takes a single
+  // one.
   const Run run = run_of(text, Kind::space);
   return run.bytes == text.size() || run.bytes == run.last ? run.bytes : run.bytes - run.last;
 }

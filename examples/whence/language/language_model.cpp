@@ -104,7 +104,7 @@ LanguageScore score_of(const Sum& sum, const Corpus& corpus, Part part) {
 LanguageScore score(
     const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
   corpus.require_window(part, options.length);
-  const index_t places = corpus.tokens(part).size() - options.length;  // where a window may begin: 0 ... places - 1
+  const index_t places = corpus.tokens(part).size() - options.length;  // starts of windows: 0 ... places - 1
   const index_t count = std::min(windows, 1 + (places - 1) / options.length);
   Sum sum;
   for (index_t first = 0; first < count; first += options.sequences) {

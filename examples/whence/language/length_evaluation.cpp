@@ -22,8 +22,8 @@ std::vector<index_t> lengths_of(const LengthOptions& options) {
   return {lengths.begin(), lengths.end()};
 }
 
-// The last target of each window. They are spread evenly, `graded` tokens or more apart, and before each there is room
-// for the longest window.
+// Returns the last target of each window. They are spread evenly, `graded` tokens or more apart, and each has room
+// before it for the longest window.
 std::vector<index_t> ends_of(const TokenRun& tokens, index_t longest, index_t graded, index_t windows) {
   const index_t span = tokens.size() - 1 - longest, count = std::min(windows, 1 + span / graded);
   std::vector<index_t> ends;
@@ -40,7 +40,7 @@ void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& l
       fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", joined(fitting)));
 }
 
-using Losses = std::vector<std::vector<double>>;  // of each window its last targets
+using Losses = std::vector<std::vector<double>>;  // the last targets of each window
 
 double mean_of_last(const std::vector<double>& window, index_t last) {
   return std::accumulate(window.end() - last, window.end(), 0.0) / static_cast<double>(last);
@@ -109,7 +109,7 @@ std::vector<LengthScore> perplexity_by_length(
       throw;
     } catch (const Error& error) {
       if (length == options.train_length) throw;
-      // A scheme with a table of positions has no row for these; the table says so instead of ending here.
+      // A scheme with a table of positions has no row for these: the table says so.
       scores.push_back({.length = length, .perplexity = unknown, .standard_error = unknown, .refused = error.what()});
       continue;
     }

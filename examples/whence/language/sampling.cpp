@@ -13,8 +13,8 @@
 namespace whence::language {
 namespace {
 
-// Only the first tokens of `order` stay, scaled to a sum of 1. Probabilities are in double whatever the model's dtype:
-// large sums in single precision would move top_p's cut.
+// Keeps only the first tokens of `order`, scaled to a sum of 1. Probabilities are in double for every dtype of the
+// model: large sums in single precision would move top_p's cut.
 void keep_first(std::vector<double>& probabilities, const std::vector<std::size_t>& order, std::size_t kept) {
   for (std::size_t i = kept; i < order.size(); ++i) probabilities[order[i]] = 0;
   const double total = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
@@ -65,7 +65,7 @@ TokenId draw(const std::vector<double>& distribution, double uniform) {
     last = v;
     if (uniform < total) break;
   }
-  return static_cast<TokenId>(last);  // also where rounding leaves the total below 1
+  return static_cast<TokenId>(last);  // also if rounding leaves the total below 1
 }
 
 TokenIds generate(const Transformer& model, const TokenIds& prompt, const GenerationOptions& options,
@@ -75,7 +75,7 @@ TokenIds generate(const Transformer& model, const TokenIds& prompt, const Genera
   const auto whole = static_cast<index_t>(prompt.size()) + std::max<index_t>(options.tokens, 1);
   const index_t capacity = options.context > 0 ? std::min(options.context, whole) : whole;
   TokenIds text = prompt, made;
-  // What the cache is to hold next: at first the prompt's end, then each token as it comes, or a new beginning.
+  // The tokens to read next: at first the prompt's end, then each new token, or a new beginning.
   TokenIds next(text.end() - std::min<index_t>(capacity, static_cast<index_t>(text.size())), text.end());
   auto decoding = std::make_unique<Decoding>(model, capacity);
   for (index_t i = 0; i < options.tokens; ++i) {
@@ -83,7 +83,7 @@ TokenIds generate(const Transformer& model, const TokenIds& prompt, const Genera
       decoding = std::make_unique<Decoding>(model, capacity);
       next.assign(text.end() - std::max<index_t>(1, capacity / 2), text.end());
     }
-    const Tensor rows = (*decoding)(tensor_of(next));  // [1 n v], of which the last counts
+    const Tensor rows = (*decoding)(tensor_of(next));  // [1 n v]; the last row counts
     std::vector<double> logits = slice(rows, 1, rows.size(1) - 1, rows.size(1)).to_vector();
     if (options.named > 0) logits.resize(static_cast<std::size_t>(options.named));
     const Stream stream(options.seed, "sampling", static_cast<std::uint64_t>(i));

@@ -1,5 +1,5 @@
-// The next token from logits: temperature, top-k, top-p. And text from a model, token by token,
-// with a cache of keys and values.
+// Draws the next token from logits, with temperature, top-k and top-p; and text from a model, token by token, with a
+// cache of keys and values.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@ namespace whence::language {
 
 struct SamplingOptions {
   double temperature = 1;  // 0: always the most probable token
-  index_t top_k = 0;       // only that many of the most probable tokens; 0: all
-  double top_p = 1;  // then only the fewest most probable tokens whose probabilities, of what is left, come to this
+  index_t top_k = 0;       // only this many of the most probable tokens; 0: all
+  double top_p = 1;        // then only the fewest most probable tokens whose rescaled probabilities reach this
 };
 
-// The distribution that a token is drawn from: softmax(logits / temperature), cut by top_k, then by top_p, each time
-// scaled to a sum of 1. Of equal logits the smaller id counts as the more probable. NotFinite when a logit is not
+// Returns the distribution for drawing a token: softmax(logits / temperature), cut by top_k, then by top_p, each time
+// scaled to a sum of 1. Among equal logits the smaller id counts as more probable. NotFinite when a logit is not
 // finite. REQUIRES: temperature >= 0, top_k >= 0, 0 < top_p <= 1.
 [[nodiscard]] std::vector<double> next_token_distribution(
     const std::vector<double>& logits, const SamplingOptions& options);
 
-// The token at `uniform` in [0, 1) of the cumulative distribution.
+// Returns the token at `uniform` in [0, 1) of the cumulative distribution.
 [[nodiscard]] TokenId draw(const std::vector<double>& distribution, double uniform);
 
 struct GenerationOptions {
   SamplingOptions sampling;
-  index_t tokens = 256;  // new ones at most
-  // Tokens that the model sees at most. When they are full, it goes on from the later half. 0: no limit.
+  index_t tokens = 256;  // new ones, at most
+  // Tokens that the model sees at most. A full context continues from its later half. 0: no limit.
   index_t context = 0;
   std::uint64_t seed = 0;  // token i is drawn with number 0 of the stream (seed, "sampling", i)
-  TokenId stop = -1;       // ends the text and is not given; -1: nothing does
-  index_t named = 0;       // tokens from this number on are never drawn; 0: all may be
+  TokenId stop = -1;       // ends the text and is not emitted; -1: no such token
+  index_t named = 0;       // tokens from this number on are never drawn; 0: all may be drawn
 };
 
-// New tokens behind the prompt, given to `emit` one by one as they are drawn. `emit` returns false to stop. Throws
-// Error when the prompt is empty or the model refuses a token or a length.
+// Draws tokens after the prompt, and passes each to `emit`, which returns false to stop. Throws Error when the prompt
+// is empty or the model refuses a token or a length.
 TokenIds generate(const Transformer& model, const TokenIds& prompt, const GenerationOptions& options,
     const std::function<bool(TokenId)>& emit = {});
 

@@ -13,14 +13,14 @@
 namespace whence::language {
 namespace {
 
-// A field of a model's options: its value as text, and what reads it back from such a text. That says what is required
-// where the text will not do.
+// A field of a model's options: its value as text, and a function that reads it back. The function returns what is
+// required if the text is unsuitable.
 struct Field {
   std::string name, text;
   std::function<std::string(const std::string&)> read;
 };
 
-// A model is built before its weights are read: a file must not ask for more than any machine holds.
+// Limits sizes: a model is built before its weights are read, and a file must not request more than any machine holds.
 Field field(const char* name, index_t& value, index_t most = index_t{1} << 24) {
   return {to_text("model.", name), std::to_string(value), [&value, most](const std::string& text) -> std::string {
             const auto number = parse_number<index_t>(text);
@@ -38,7 +38,7 @@ Field field(const char* name, double& value) {
 Field field(const char* name, std::string& value) {
   return {to_text("model.", name), value, [&value](const std::string& text) { return value = text, ""; }};
 }
-// `names`: of an enumeration's values, in their order.
+// `names`: the enumeration's values, in order.
 template <class Enumeration> Field field(const char* name, Enumeration& value, const std::vector<std::string>& names) {
   return {to_text("model.", name), names.at(static_cast<std::size_t>(value)),
       [&value, names](const std::string& text) -> std::string {
@@ -64,10 +64,10 @@ std::vector<Field> fields_of(TransformerOptions& options) {
       field("pattern_dropout", options.pattern_dropout), field("hidden_dropout", options.hidden_dropout)};
 }
 
-const std::string unsaid = "model.kv_heads";  // where it is 0, as in runs from before there was such a field
+const std::string unsaid = "model.kv_heads";  // absent if 0, as in runs older than the field
 
 bool fits(TransformerOptions options) {
-  options.layers = 1;  // as good as all of them
+  options.layers = 1;  // one layer is enough for the check
   try {
     (void)planned_parameters(options);
     return true;
@@ -100,7 +100,7 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
     const std::string required = read(fact->second);
     if (!required.empty()) refuse(name, fact->second, required);
   }
-  // What another version of the program knew more of would be lost.
+  // Refuses an option that only another version knows; it would be lost.
   for (const auto& [name, value] : facts)
     if (name.starts_with("model.") && std::ranges::count(fields, name, &Field::name) == 0)
       refuse(name, value, "an option of this version's models");
@@ -117,7 +117,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   const RunRecord record = read_run_record(place);
   if (!is_of_text(record))
     throw FileError(folder, ": a run of ", record.subject,
-        " given; one of `whence train lm` required, which leaves text to draw from");
+        " given; one of `whence train lm` required, from which text can be drawn");
   const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
   if (!options.causal) throw FileError(place, ": model.causal: \"false\" found; true required, as text is drawn");
@@ -131,7 +131,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
     require_room_for(options, place, folder + "/weights.safetensors");
     saved.model = std::make_unique<Transformer>(options);
   } catch (const FileError&) { throw; } catch (const InputError& unfit) {
-    if (!executor.empty() && fits(model_of(facts, place))) throw;  // with its own executor: --executor is at fault
+    if (!executor.empty() && fits(model_of(facts, place))) throw;  // its own executor fits, so --executor is at fault
     throw FileError(place, ": ", unfit.what());
   }
   return saved;

@@ -1,4 +1,4 @@
-// A trained language model as a folder: what training leaves and sampling needs.
+// A trained language model as a folder: training writes it, and sampling reads it.
 //   FOLDER/run.json              run/run_record.h; with language_facts(): the model's options, the tokeniser's hash
 //   FOLDER/tokeniser.json        the tokeniser
 //   FOLDER/weights.safetensors   parameters by path
@@ -19,14 +19,14 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 inline constexpr const char* tokeniser_file = "tokeniser.json";
 
-// The study that trains on text, as it is typed and recorded.
+// Name of the study that trains on text, as typed and recorded.
 inline constexpr const char* text_study = "lm";
 [[nodiscard]] inline bool is_of_text(const RunRecord& record) { return record.subject == text_study; }
 
 // For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
 // {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
-// The options of a model from such facts. FileError with `place` when one is missing, unknown, or not of its kind.
+// Reads a model's options from such facts. FileError with `place` when one is missing, unknown, or of another kind.
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);
 
 struct SavedModel {
@@ -34,15 +34,14 @@ struct SavedModel {
   TokeniserPointer tokeniser;
 };
 
-// Of a command line that takes one: InputError for none and for several.
+// For a command line with one run: InputError for none and for several.
 void require_one_run(const std::vector<std::string>& runs);
 
-// Without its weights, which the caller loads: those of a checkpoint, say. The errors are those of the next one.
+// Builds the model without its weights, for a caller that loads a checkpoint's, say. Throws as the next function.
 [[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});
 
 // `executor`: another than in training; empty: the same. `accept_damaged`: examples/whence/run/loading.h. SystemError
-// when a file is missing, FileError when it is damaged, the tokeniser is another than the model was trained with, or
-// weights do not fit.
+// when a file is missing. FileError when a file is damaged, the tokeniser is not the model's, or weights do not fit.
 [[nodiscard]] SavedModel load_language_model(
     const std::string& folder, const std::string& executor = {}, bool accept_damaged = false);
 

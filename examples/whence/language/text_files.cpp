@@ -61,7 +61,7 @@ std::vector<std::string> files_below(const fs::path& folder, const TreePatterns&
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
-// Whoever trains on such a file means what is in it.
+// Refuses compressed files and PDF: a user who trains on one means the text in it.
 void refuse_packed(const std::string& path, std::string_view bytes) {
   struct Packing {
     std::string_view begins;
@@ -153,7 +153,7 @@ void TextFile::read() {
       file.read(done, std::as_writable_bytes(
                           std::span(bytes_.get(), size_).subspan(done).first(std::min(piece_bytes, size_ - done))));
     }
-  } catch (const FileError&) { whole = false; }  // it has shrunk
+  } catch (const FileError&) { whole = false; }  // the file has shrunk
   if (!whole || fs::file_size(path_, gone) != size_ || fs::last_write_time(path_, gone) != written)
     throw FileError(path_, ": changed while it was read; a file that nobody writes required; try again");
 }

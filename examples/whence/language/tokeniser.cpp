@@ -10,8 +10,7 @@
 namespace whence::language {
 namespace {
 
-constexpr std::uint64_t largest_tokeniser =
-    1 << 28;  // far above any vocabulary: a wrong file is refused before it is parsed
+constexpr std::uint64_t largest_tokeniser = 1 << 28;  // far above any vocabulary: refuses a wrong file before parsing
 constexpr std::int64_t most_tokens = 1 << 22;
 
 }  // namespace

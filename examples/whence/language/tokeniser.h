@@ -1,11 +1,11 @@
-// Text as numbers and back: what every tokeniser does, the four kinds, and their one file.
+// Text as numbers and back: the interface of every tokeniser, the four kinds, and their file format.
 //   bytes       256 tokens; any file, any byte
 //   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
 //   words       a list of pieces of GPT-2's pattern (a word with its blank before), the rest unknown
 //   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
 // byte for byte, except that unknown text decodes as U+FFFD. Special tokens of a vocabulary such as
-// <|endoftext|> are never read out of text.
+// <|endoftext|> are never read from text.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace whence::language {
 using TokenId = std::int32_t;
 using TokenIds = std::vector<TokenId>;
 
-// Text that a tokeniser cannot take. The caller, who knows the file, says where that is.
+// Text that a tokeniser cannot take. The caller, who knows the file, adds the place.
 class UnfitText : public InputError {
  public:
   UnfitText(std::size_t at_byte, const std::string& why)
@@ -38,20 +38,20 @@ class Tokeniser {
 
   [[nodiscard]] virtual std::string kind() const = 0;
   [[nodiscard]] virtual index_t vocabulary() const = 0;
-  // Tokens from this number on have no text: rows of a model whose table is longer than its vocabulary.
+  // The number of tokens with text. Later tokens are rows of a model whose table is longer than its vocabulary.
   [[nodiscard]] virtual index_t named() const { return vocabulary(); }
-  // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte.
-  // It cuts only where the rest is encoded as if uncut. So a text larger than memory is encoded part by part.
-  // REQUIRES: text reaches to its end.
+  // Appends the tokens of the front of `text`, and returns that front's bytes: all, or about a megabyte. It cuts
+  // only where the rest is encoded as if uncut, so a text larger than memory is encoded part by part. REQUIRES: text
+  // reaches to its end.
   virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const = 0;
-  // The bytes of a token. REQUIRES: 0 <= id < vocabulary().
+  // Returns the bytes of a token. REQUIRES: 0 <= id < vocabulary().
   [[nodiscard]] virtual std::string_view token(TokenId id) const = 0;
-  // The token that stands for what is not in the vocabulary, and the one between documents; -1: there is none.
+  // The tokens for unknown text and between documents; -1: none.
   [[nodiscard]] virtual TokenId unknown() const { return -1; }
   [[nodiscard]] virtual TokenId end_of_text() const { return -1; }
   [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
 
-  [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText where text is not what the kind takes
+  [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText if the kind cannot take the text
   // FileError when an id is outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
   [[nodiscard]] std::string hash() const;  // SHA-256 of json()
@@ -60,16 +60,16 @@ class Tokeniser {
 
 using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 
-// FileError "FILE: tokeniser: what is wrong; what is required".
+// FileError "FILE: tokeniser: the fault; the requirement".
 [[nodiscard]] TokeniserPointer load_tokeniser(const std::string& path);
 [[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
 
 [[nodiscard]] TokeniserPointer byte_tokeniser();
-// Of kind "characters" or "words": the tokens without "unknown", which is token 0. FileError with `place` when one is
-// empty, occurs twice, or is not UTF-8 (for characters: not one code point).
+// Makes a tokeniser of kind "characters" or "words" from tokens without "unknown", which is token 0. FileError with
+// `place` when one is empty, occurs twice, or is not UTF-8 (for characters: not one code point).
 [[nodiscard]] TokeniserPointer list_from(
     const std::string& kind, std::vector<std::string> tokens, const std::string& place);
-// Returns how many of `ids` stand for text that the tokeniser does not know, as a sentence; nothing where none does.
+// Returns a sentence that counts the `ids` of unknown text; empty if there are none.
 [[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
 
 // FileError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.

@@ -37,7 +37,7 @@ class Bytes final : public Tokeniser {
   std::array<char, 256> bytes_;
 };
 
-// What begins at byte `at` of a text: one token, or something unknown.
+// Returns the piece at byte `at` of a text: one token, or unknown text.
 using Cut = std::string_view (*)(std::string_view text, std::size_t at);
 
 std::string_view character_at(std::string_view text, std::size_t at) {
@@ -46,12 +46,12 @@ std::string_view character_at(std::string_view text, std::size_t at) {
   return text.substr(at, code.bytes);
 }
 
-// A text is cut into pieces by rule, so that what is unknown is one word and not the rest of the text.
+// Cuts a text into pieces by rule, so that unknown text is one word and not the rest of the text.
 std::string_view word_at(std::string_view text, std::size_t at) {
   return text.substr(at, first_piece(text.substr(at)));
 }
 
-// A list of texts, of which token 0 stands for all others.
+// A list of texts; token 0 represents all others.
 class Listed final : public Tokeniser {
  public:
   Listed(const std::string& kind, Cut cut, std::vector<std::string> tokens)
@@ -85,7 +85,7 @@ class Listed final : public Tokeniser {
   std::unordered_map<std::string_view, TokenId> ids_;  // into tokens_, which never changes
 };
 
-// What a list from a file must hold before it is believed.
+// Checks a list from a file before it is used.
 void check_list(const std::vector<std::string>& tokens, bool single, const std::string& place) {
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number behind `key` in a file of such lines, or the file's only number for an empty key.
+// Reads the number after `key` in a file of such lines, or the file's only number for an empty key.
 std::optional<std::size_t> number_in(const fs::path& file, const std::string& key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -30,7 +30,7 @@ std::optional<std::size_t> number_in(const fs::path& file, const std::string& ke
   return std::nullopt;
 }
 
-// What a control group leaves: its limit less what cannot be given back. Version 2's names, then version 1's.
+// Returns what a control group leaves: its limit less the memory that cannot be reclaimed. Version 2's names, then version 1's.
 std::optional<std::size_t> left_in(const fs::path& group) {
   for (const auto& [limit, used, cache] : {std::tuple{"memory.max", "memory.current", "inactive_file "},
            std::tuple{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}}) {
@@ -43,7 +43,7 @@ std::optional<std::size_t> left_in(const fs::path& group) {
   return std::nullopt;
 }
 
-// The groups of this process, innermost first: "0::/a/b", or "4:memory:/a/b".
+// Lists the groups of this process, innermost first: "0::/a/b", or "4:memory:/a/b".
 std::vector<fs::path> control_groups() {
   std::vector<fs::path> groups;
   std::ifstream lines("/proc/self/cgroup");
@@ -59,7 +59,7 @@ std::vector<fs::path> control_groups() {
   return groups;
 }
 
-// What the limits of this process leave (ulimit -v, ulimit -d), of which /proc/self/statm counts pages.
+// Returns what the limits of this process leave (ulimit -v, ulimit -d); /proc/self/statm counts its pages.
 std::optional<std::size_t> left_in_process() {
   std::size_t size = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
   if (!(std::ifstream("/proc/self/statm") >> size >> resident >> shared >> text >> library >> data))
@@ -78,7 +78,7 @@ std::optional<std::size_t> left_in_process() {
 std::size_t free_of_machine() {
   std::size_t free = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
   const auto at_most = [&free](const std::optional<std::size_t>& left) {
-    if (left) free = std::max<std::size_t>(free == 0 ? *left : std::min(free, *left), 1);  // 0 would be: not known
+    if (left) free = std::max<std::size_t>(free == 0 ? *left : std::min(free, *left), 1);  // 0 would mean unknown
   };
   for (const fs::path& group : control_groups()) at_most(left_in(group));
   at_most(left_in_process());

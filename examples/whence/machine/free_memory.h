@@ -1,4 +1,4 @@
-// How much memory tensors may still take.
+// Returns how much memory tensors may still take.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace whence {
 
-// Bytes: on the CPU what the machine, the control groups of this process and its own limits (ulimit -v and -d) have left,
-// on a GPU its free memory, and what the allocator holds and nobody uses. 0: not known.
+// In bytes. On the CPU: what the machine, the control groups of this process and its own limits (ulimit -v and -d)
+// leave. On a GPU: its free memory, and unused memory of the allocator. 0: unknown.
 [[nodiscard]] std::size_t free_memory(Device device);
 
 }  // namespace whence

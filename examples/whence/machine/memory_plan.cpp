@@ -35,7 +35,7 @@ std::size_t bytes_of(const Module& module) {
   return bytes;
 }
 
-// Ops of attention itself run in its scope and in those of its schemes; its products are modules of their own.
+// Attention's own ops run in its scope and in those of its schemes; its projections are separate modules.
 bool is_core(const std::string& module) {
   const std::string inside = ".attention";
   const std::size_t found = module.rfind(inside);
@@ -44,7 +44,7 @@ bool is_core(const std::string& module) {
   return rest.empty() || rest.starts_with(".position");
 }
 
-constexpr double bytes_of_layer = 4096;  // of its modules, at least, beside the numbers
+constexpr double bytes_of_layer = 4096;  // of its modules, at least, in addition to the numbers
 
 [[noreturn]] void refuse(
     std::size_t asked, std::size_t free, const std::string& what, const std::string& sure, const std::string& way) {
@@ -53,21 +53,21 @@ constexpr double bytes_of_layer = 4096;  // of its modules, at least, beside the
       {.asked = asked, .free = free});
 }
 
-// Scores of one layer alone that exceed the limit need no plan; making one would make their masks.
+// Returns the bytes of one layer's scores. Above the limit no plan is made, because it would make their masks.
 std::size_t least_of(const PlannedTraining& training) {
   if (training.model.executor != "reference") return 0;
   return static_cast<std::size_t>(training.sequences * training.model.heads * training.length * training.length) *
          size_of(training.precision);
 }
 
-std::size_t bytes_of_caches(const PlannedPass& pass) {  // keys and values of each layer
+std::size_t bytes_of_caches(const PlannedPass& pass) {  // Counts keys and values of each layer.
   return static_cast<std::size_t>(
              2 * pass.model.layers * pass.cached * pass.model.dim / pass.model.heads * pass.model.key_heads()) *
          sizeof(float);
 }
 
-// Tokens, logits, and scores of one layer where they are made whole: what needs no plan, which itself would make the
-// tokens and a mask.
+// Counts tokens, logits, and scores of one layer where they are stored whole. Planning would itself make the tokens and
+// a mask.
 std::size_t least_of(const PlannedPass& pass) {
   const auto tokens = static_cast<std::size_t>(pass.sequences * pass.length);
   const std::size_t scores =
@@ -76,13 +76,13 @@ std::size_t least_of(const PlannedPass& pass) {
                       sizeof(float) * (static_cast<std::size_t>(pass.model.dim + pass.model.vocabulary) + scores));
 }
 
-// "memory: 3 GiB at the peak of WHAT; 5 GiB are free"
+// Returns "memory: 3 GiB at the peak of WHAT; 5 GiB are free".
 std::string peak_text(std::size_t peak, const std::string& what, std::size_t free) {
   return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
       free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
 }
 
-// Of the gradients of parts that are summed.
+// Counts the gradients of parts that are summed.
 std::size_t bytes_of_sums(const Optimizer& optimizer) {
   std::size_t sums = 0;
   for (const Module::Parameter& parameter : optimizer.parameters())
@@ -124,7 +124,7 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   };
   const Tensor tokens = Tensor::zeros({training.sequences, training.length}, DType::i64);
   const MakeBatch make = [&](std::int64_t) { return TrainingBatch{{tokens, tokens}, tokens.numel(), tokens.numel()}; };
-  // As many parts as show what more of them would take: halves, and those of an odd number in a row.
+  // Plan enough parts to show the memory of further ones: halves, and an odd number in a row.
   const int halvings = std::countr_zero(static_cast<std::uint64_t>(training.accumulate));
   TrainingStep step(precision, make, looked_at,
       {.accumulate = (halvings > 0 ? 2 : 1) * (training.accumulate >> halvings > 1 ? 3 : 1)});
@@ -159,7 +159,7 @@ void require_memory(const TransformerOptions& model, Device device, int numbers)
         to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", with_unit(parameters), " parameters"),
         "at least ", "choose a smaller --dim, fewer --layers or a scheme with fewer parameters");
   };
-  require(fewest_parameters(model));  // a plan of anything larger would itself take it
+  require(fewest_parameters(model));  // a plan of a larger model would itself take that memory
   require(static_cast<double>(planned_parameters(model)));
 }
 
@@ -180,7 +180,7 @@ std::string memory_table(const TrainingMemory& memory) {
 }
 
 std::string memory_text(const TrainingMemory& memory, std::size_t free) {
-  constexpr std::size_t small = std::size_t{1} << 30;  // no news
+  constexpr std::size_t small = std::size_t{1} << 30;  // a smaller plan is not printed
   const std::string line = peak_text(memory.peak, "a step", free) + '\n';
   const bool is_small = memory.peak < small && (free == 0 || memory.peak < free / 8);
   return is_small ? line : line + memory_table(memory);
@@ -218,7 +218,7 @@ std::string require_pass_memory(const PlannedPass& pass) {
                             (void)model()(Tensor::zeros({pass.sequences, pass.length}, DType::i64));
                           } catch (const OutOfMemory&) {
                             throw;
-                          } catch (const Error&) {  // no scheme for that length: the pass will say so
+                          } catch (const Error&) {  // the scheme refuses that length, and the pass reports it
                           }
                         },
                         pass.device);

@@ -37,7 +37,7 @@ PlannedOperations of_model(TransformerOptions options, index_t length) {
   });
 }
 
-// Of one layer.
+// Counts one layer.
 PlannedOperations of_bare_attention(const TransformerOptions& options, index_t length) {
   const Device device = Device::planned(Device::cpu());
   const auto operand = [&](index_t heads) {

@@ -1,6 +1,6 @@
-// A model on paper, before there is a machine for it: its parameters, what a token costs, and what a training step holds.
-// All of it is counted on the planned device (tensor/device/planned.h): nothing of the
-// model's size is allocated, no formula knows about a scheme, and none is forgotten.
+// Counts a model's parameters, a token's operations and a training step's memory before there is a machine for it. All
+// of it runs on the planned device (tensor/device/planned.h): nothing of the model's size is allocated, no formula per
+// scheme is needed, and none is forgotten.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace whence {
 
-// Per token, forward and backward, without the optimiser's step. All pairs of a sequence count, as usual, also those
-// that a causal mask hides; of several ways to compute attention it is the composed one, which computes nothing twice.
+// Per token, forward and backward, without the optimiser's step. All pairs of a sequence count, as usual, including
+// those that a causal mask hides. Attention is counted as composed ops, which compute nothing twice.
 struct TrainingOperations {
-  PlannedOperations products;   // everything else: products with weights, norms, embedding, loss
-  PlannedOperations attention;  // scores, softmax and mix of the layers, as without a scheme
-  PlannedOperations scheme;     // what the scheme adds to the same model
+  PlannedOperations products;   // the rest: products with weights, norms, embedding, loss
+  PlannedOperations attention;  // scores, softmax and mix of all layers, without a scheme's share
+  PlannedOperations scheme;     // the scheme's addition to the same model
   [[nodiscard]] double sum() const { return products.sum() + attention.sum() + scheme.sum(); }
 };
 
-// For sequences of `length` tokens. InputError as from Transformer.
+// Sequences have `length` tokens. InputError as from Transformer.
 [[nodiscard]] TrainingOperations training_operations(const TransformerOptions& model, index_t length);
 
 struct PlannedModel {
@@ -30,7 +30,7 @@ struct PlannedModel {
   index_t batch = 1;           // sequences at a time
 };
 
-// The tables of all.
+// Formats the tables of all models.
 [[nodiscard]] std::string plan_text(const std::vector<PlannedModel>& models);
 
 }  // namespace whence

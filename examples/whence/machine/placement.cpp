@@ -44,16 +44,15 @@ std::optional<DeviceChoice> cpu_to_draw(index_t layers, index_t parameters, doub
 }
 
 void declare_device(Fields& line, std::string* device) {
-  line.choice(
-      "device", device, {"auto", "cpu", "cuda"}, {"where it is computed; auto: on a GPU where one can be used"});
+  line.choice("device", device, {"auto", "cpu", "cuda"}, {"device; auto: a GPU if one can be used"});
 }
 
 void declare(Fields& line, MachineOptions& options) {
   line.heading("Machine").integer(
-      "threads", &options.threads, Range<int>{1, 1024}, {"of the CPU; results do not depend on it"});
+      "threads", &options.threads, Range<int>{1, 1024}, {"CPU threads; results do not depend on them"});
   declare_device(line, &options.device);
   line.choice("precision", &options.precision, {"f32", "f16", "bf16"},
-      {"of parameters and activations; trained weights are kept and written in f32 all the same"});
+      {"dtype of parameters and activations; trained weights are kept and written in f32 regardless"});
 }
 
 Placement placement_of(const MachineOptions& options) { return placement_of(options, choose_device(options.device)); }

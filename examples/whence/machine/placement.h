@@ -1,5 +1,4 @@
-// Placement of a program's model: --threads, --device and --precision, declared once
-// for every program that runs one.
+// Placement of a program's model: --threads, --device and --precision, declared once for every program that runs one.
 #pragma once
 
 #include <optional>
@@ -18,17 +17,17 @@ struct DeviceChoice {
   std::string sentence;  // "device: cpu, because no GPU can be used: no NVIDIA driver is installed"
 };
 
-// auto: a GPU where one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a
-// build that has it; throws InputError that names the cause when there is neither. InputError for another word. The
-// second form judges by `facts`.
+// auto: a GPU if one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a build
+// that has it; InputError with the cause when there is neither. InputError for another word. The second form takes
+// `facts`.
 DeviceChoice choose_device(std::string_view wanted);
 DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts);
 
-// The CPU, with the reason, where it is estimated to draw tokens one by one faster than a GPU: it reads 4 bytes of each
-// parameter for a token, the GPU launches the kernels of each layer. Nothing where the GPU is.
+// Returns the CPU, with the reason, if it is estimated to draw tokens one by one faster than a GPU. For each token the
+// CPU reads 4 bytes of every parameter, and the GPU launches the kernels of each layer. Nothing if the GPU is faster.
 std::optional<DeviceChoice> cpu_to_draw(index_t layers, index_t parameters, double cpu_gb_per_s);
 
-// "NVIDIA H100 80GB HBM3 (compute capability 9.0, 132 multiprocessors, 79.1 GiB)", or that it is emulated.
+// Returns "NVIDIA H100 80GB HBM3 (compute capability 9.0, 132 multiprocessors, 79.1 GiB)", or that it is emulated.
 std::string describe(const DeviceFacts& facts);
 
 struct MachineOptions {
@@ -37,9 +36,9 @@ struct MachineOptions {
   std::string precision = "f32";
 };
 
-// Under the title "Machine".
+// Declares the options under the title "Machine".
 void declare(Fields& line, MachineOptions& options);
-// --device alone, where a program has its own way to say the rest.
+// Declares --device alone, for a program that prints the rest itself.
 void declare_device(Fields& line, std::string* device);
 
 struct Placement {
@@ -48,12 +47,12 @@ struct Placement {
   std::string text;  // "device: cpu, because ...; precision: bf16"
 };
 
-// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and cannot be had.
+// Sets the threads and finds the device. InputError, with the cause, when a requested GPU cannot be used.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
-// The same, with the device chosen already.
+// The same, with the device already chosen.
 [[nodiscard]] Placement placement_of(const MachineOptions& options, const DeviceChoice& choice);
 
-// Moves a model there and rounds it. For a model that is only run, not trained, and has its parameters already.
+// Moves a model there and rounds it. For a model that is only run, not trained, and that has its parameters.
 void place(Module& model, const Placement& placement);
 
 }  // namespace whence

@@ -39,7 +39,7 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return value;
 }
 
-// torchrun's ranks have no way to each other that is whence's.
+// torchrun's ranks have no communicator of whence.
 void refuse_torchrun(const Environment& environment) {
   const int size = number(environment, "WORLD_SIZE").value_or(1);
   if (size > 1 && environment("RANK"))
@@ -56,8 +56,8 @@ std::optional<Launch> by_mpi(const Environment& environment) {
   return std::nullopt;
 }
 
-// Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them
-// in turn. Before anything asks CUDA.
+// Gives this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks cycle
+// through them. Called before anything uses CUDA.
 void take_gpu(Launch& launch) {
   std::vector<std::string> gpus;
   if (const auto visible = environment_variable("CUDA_VISIBLE_DEVICES")) {
@@ -68,22 +68,22 @@ void take_gpu(Launch& launch) {
       gpus.push_back(std::to_string(gpus.size()));
   }
   if (gpus.empty()) return;
-  // srun --gpus-per-task has given each its own already.
+  // srun --gpus-per-task has already given each rank its own.
   launch.own_gpu = launch.local_size <= std::ssize(gpus) || environment_variable("SLURM_GPUS_PER_TASK");
   ::setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(launch.local_rank) % gpus.size()].c_str(), 1);
 }
 
-// Until all have ended: their exit code, as the header has it.
+// Waits for all ranks and returns the exit code that the header defines.
 int code_of_all(ForkedRanks& ranks) {
-  // A save that is under way may take a while; who waits for a dead rank has noticed long before.
+  // A save may take a while; a rank that waits for a dead one notices much earlier.
   constexpr double seconds_to_end = 60;
   int all = 0;
   std::optional<double> kill_at;
-  for (int turn = 0; ranks.running(); ++turn) {
-    // It asks however often it comes. The first may come to a rank that has not installed its handler yet.
-    if (interrupt_requested() && turn % 20 == 0) ranks.signal(SIGUSR1);
+  for (int round = 0; ranks.running(); ++round) {
+    // The signal is sent repeatedly: the first may reach a rank that has not installed its handler yet.
+    if (interrupt_requested() && round % 20 == 0) ranks.signal(SIGUSR1);
     while (const auto ended = ranks.ended()) {
-      // One that ended by itself has said why.
+      // A rank that ended by itself has printed the reason.
       if (WIFSIGNALED(ended->status) && !ended->news.empty()) std::cerr << "ranks: " + ended->news + "\n" << std::flush;
       const int failed = static_cast<int>(ExitCode::failed),
                 code = WIFSIGNALED(ended->status) ? failed : WEXITSTATUS(ended->status);
@@ -101,7 +101,7 @@ int code_of_all(ForkedRanks& ranks) {
   return all;
 }
 
-// Of a rank that would only repeat what another says.
+// Thrown on a rank that would only repeat another's message.
 void silence(int stream) {
   std::cout.flush();
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -110,19 +110,19 @@ void silence(int stream) {
   close(nowhere);
 }
 
-// `cpus`: what carries numbers of CPUs.
+// `cpus`: the communicator between CPUs.
 int run_as_rank(Launch& launch, const RankOptions& options, const std::string& wanted, Communicator& cpus,
     const std::function<int(Communicator*)>& work) {
   std::unique_ptr<Communicator> gpus;
   try {
-    if (wanted != "cpu") take_gpu(launch);  // before anything looks at GPUs
+    if (wanted != "cpu") take_gpu(launch);  // before anything uses a GPU
     const Device device = choose_device(wanted).device;
     if (options.communicator == "nccl" ||
         (options.communicator == "auto" && !device.is_cpu() && launch.own_gpu && nccl_can_be_loaded()))
       gpus = join_nccl(launch, cpus, device, options.limit);
     if (options.announced)
       std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << (gpus ? *gpus : cpus).name()
-                << (device.is_cpu() || launch.own_gpu ? "" : ", as some share a GPU, between which NCCL does not go")
+                << (device.is_cpu() || launch.own_gpu ? "" : ", because some share a GPU, which NCCL does not allow")
                 << std::endl;
     return work(gpus ? gpus.get() : &cpus);
   } catch (const std::exception& error) {
@@ -156,14 +156,13 @@ void declare(Fields& line, RankOptions& options) {
   line.heading("Ranks")
       .integer("processes", &options.processes, Range<int>{1, 64},
           {"ranks to start on this machine; they share a step's --accumulate parts, and the weights have the same bits "
-           "for any number. Without --accumulate they share the --batch, in as many parts. mpirun and srun start ranks "
+           "for any number. Without --accumulate they share the --batch, a part each. mpirun and srun start ranks "
            "too",
               "", "1, 2, 4, 8, 16, 32 or 64"})
       .choice("communicator", &options.communicator, {"auto", "shared", "mpi", "nccl"},
-          {"what carries numbers between ranks; auto: NCCL between GPUs, MPI where it started the ranks, else shared "
-           "memory"})
+          {"transport between ranks; auto: NCCL between GPUs, MPI if it started the ranks, else shared memory"})
       .number("rank-limit", &options.limit, Range<double>{1, 1e6},
-          {"that a rank waits for one that neither dies nor answers", "seconds"});
+          {"longest wait of a rank for one that neither dies nor answers", "seconds"});
 }
 
 int run_as_ranks(const Fields& line, const RankOptions& options, MachineOptions& machine,

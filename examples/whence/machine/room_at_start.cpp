@@ -1,6 +1,6 @@
-// Whether OpenBLAS finds room at the start of a program: Note [Buffers of OpenBLAS] in tensor/cpu/blas.h. It
-// takes a buffer per thread in its constructor, before main and before any constructor of ours. Earlier still the
-// program's .preinit_array runs; so early, neither getenv nor the heap can be used.
+// Checks that OpenBLAS finds address space at the start of a program: Note [Buffers of OpenBLAS] in tensor/cpu/blas.h.
+// OpenBLAS takes a buffer per thread in its constructor, before main and before any constructor of ours. The program's
+// .preinit_array runs still earlier; neither getenv nor the heap can be used there.
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t buffer_bytes = 128 * mebibyte;
-constexpr std::size_t beside_them = 16 * mebibyte;  // for what other libraries take before main
+constexpr std::size_t beside_them = 16 * mebibyte;  // for other libraries before main
 constexpr int most = 128;
 
 void* map(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-// Of OpenBLAS: one per processor, or what OMP_NUM_THREADS says if that is less.
+// Returns OpenBLAS's number of threads: one per processor, or OMP_NUM_THREADS if that is less.
 int buffers_at_start(char** environment) {
   cpu_set_t allowed;
   int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;

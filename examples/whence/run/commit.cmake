@@ -1,5 +1,5 @@
-# As a script (cmake -P, with ROOT and OUTPUT): which commit the program is of, as a file that changes only when that does. Empty
-# where there is no git, or ROOT is no checkout of its own, such as an unpacked archive.
+# Script (cmake -P, with ROOT and OUTPUT): writes the program's commit to a file, which changes only when the commit does. The file is
+# empty if there is no git, or ROOT is no checkout of its own, such as an unpacked archive.
 cmake_minimum_required(VERSION 3.22)
 set(text "")
 find_program(git git)

@@ -1,12 +1,12 @@
-// The commit that this program was built of. A run's record names the version alone: what a file means changes with
-// that.
+// The commit that this program was built from. A run's record names only the version, on which the meaning of a file
+// depends.
 #pragma once
 
 #include <string>
 
 namespace whence {
 
-[[nodiscard]] std::string commit();  // "commit 4729dbe1, modified"; empty where the build knew of none (commit.cmake)
+[[nodiscard]] std::string commit();  // "commit 4729dbe1, modified"; empty if unknown to the build (commit.cmake)
 
 // "whence 0.1.0 (commit 4729dbe1)"
 [[nodiscard]] inline std::string program_and_version() {

@@ -36,11 +36,11 @@ void load(const std::string& file, const std::vector<Module::Parameter>& weights
 }
 
 void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights) {
-  std::error_code none;  // then loading says what is wrong
+  std::error_code none;  // loading reports the fault later
   const std::uintmax_t bytes = std::filesystem::file_size(weights, none);
-  constexpr double few = 1 << 22;  // are made at once, and compared with the file's own names and shapes
+  constexpr double few = 1 << 22;  // a smaller model is built at once, and compared with the file's names and shapes
   const auto require = [&](double parameters) {
-    if (!none && parameters >= few && 2 * parameters > static_cast<double>(bytes))  // 16 bits each at least
+    if (!none && parameters >= few && 2 * parameters > static_cast<double>(bytes))  // at least 16 bits each
       throw FileError(place, ": a model of ", model.layers, " layers of dim ", model.dim, " has at least ", parameters,
           " parameters; ", weights, " has ", bytes, " bytes; the sizes of its weights required; is the file damaged?");
   };

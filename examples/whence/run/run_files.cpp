@@ -49,14 +49,14 @@ void truncate_jsonl_after(const fs::path& path, std::int64_t step) {
   const std::string before = read_file(path);
   std::istringstream lines(before);
   std::string kept, line;
-  for (int number = 1; std::getline(lines, line) && !lines.eof(); ++number) {  // every whole line ends in a newline
+  for (int number = 1; std::getline(lines, line) && !lines.eof(); ++number) {  // every complete line ends in a newline
     try {
       const Json record = Json::read(line, to_text(path.string(), ": line ", number));
       const Json* at = record.find("step");
       if (at && at->as_number() > static_cast<double>(step)) continue;
     } catch (const FileError&) {
       if (lines.peek() != std::istream::traits_type::eof()) throw;
-      break;  // torn too
+      break;  // a torn line too
     }
     kept += line + '\n';
   }

@@ -78,7 +78,7 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
     const auto entry = saved.facts.find(name);
     const std::string before_it_was_written = name == "optimizer" ? "adamw" : "absent";
     const std::string had = entry == saved.facts.end() ? before_it_was_written : entry->second;
-    if (name == "steps" || had == value) continue;  // more of them are another end of the same run
+    if (name == "steps" || had == value) continue;  // the same run, ended later
     differences.push_back(to_text("--", name, " was ", plain(had), ", is ", plain(value)));
   }
   if (!differences.empty())

@@ -1,5 +1,5 @@
-// The files of one training run: checkpoints, logs, the weights at the end and at the best validation. None where the
-// options name no folder, or of ranks other than 0.
+// The files of one training run: checkpoints, logs, the weights at the end and at the best validation. Writes none if
+// the options name no folder, or on ranks other than 0.
 #pragma once
 
 #include <map>
@@ -17,20 +17,20 @@ class RunFolder {
  public:
   using Facts = std::map<std::string, std::string>;
 
-  // `weights`: what is saved and loaded, in f32. `description`: what a run must share with the one that it continues.
+  // `weights`: saved and loaded in f32. `description`: the options that a run must share with the one that it continues.
   // REQUIRES: `options` outlive this.
   RunFolder(const TrainingOptions& options, std::vector<Module::Parameter> weights, Facts description)
       : options_(options), weights_(std::move(weights)), description_(std::move(description)) {}
 
-  // Where to go on, with the weights and the optimiser as they were then; step 0 for a new run. Removes temporary files
-  // of runs that were killed. InputError when the folder holds a run and resume is off, or none and it is on;
-  // DoesNotFit when it holds another run's; FileError when the checkpoint is damaged, unless that is accepted.
+  // Returns the state to continue from, with weights and optimiser restored; step 0 for a new run. Removes temporary
+  // files of killed runs. InputError when the folder holds a run and resume is off, or none and it is on; DoesNotFit
+  // when it holds another run; FileError when the checkpoint is damaged, unless that is accepted.
   TrainingState open(Optimizer& optimizer);
 
-  // A checkpoint, unless this step has one. `facts` go with it.
+  // Writes a checkpoint with these `facts`, unless this step has one.
   void save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, const Facts& facts);
   void log(const Json& record);
-  void log_look(const Json& record);  // into looks.jsonl, which begins with the first
+  void log_look(const Json& record);  // appends to looks.jsonl, which the first record creates
   void write_csv_of_log() const;      // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
   void save_weights(const std::string& name) const;
@@ -42,7 +42,7 @@ class RunFolder {
   const TrainingOptions& options_;
   std::vector<Module::Parameter> weights_;
   Facts description_;
-  std::optional<CheckpointFolder> checkpoints_;  // holds the lock of the folder for as long as the run
+  std::optional<CheckpointFolder> checkpoints_;  // holds the folder's lock while the run lasts
   std::optional<JsonLog> log_, looks_;
   std::int64_t saved_ = -1;
 };

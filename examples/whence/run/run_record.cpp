@@ -12,7 +12,7 @@
 namespace whence {
 namespace {
 
-// A number or a truth value where the text is just what one would be written as, so that it reads back as it was.
+// Writes a text as a number or a truth value if it reads back as the same text.
 Json value_of(const std::string& text) {
   if (text == "true" || text == "false") return text == "true";
   if (const auto whole = parse_number<std::int64_t>(text); whole && std::to_string(*whole) == text) return *whole;
@@ -28,7 +28,7 @@ std::string text_of(const Json& value) {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Of a name that comes several times: a list.
+// A name that occurs several times becomes a list.
 Json object_of(const Pairs& pairs) {
   Json object{Json::Fields()};
   for (const auto& [name, first] : pairs) {
@@ -50,7 +50,7 @@ Pairs pairs_of(const Json& object) {
   return pairs;
 }
 
-// As a lab's is, which has no run.json.
+// Refuses a folder of runs, such as a lab's, which has no run.json.
 void refuse_folder_of_runs(const std::filesystem::path& record) {
   std::error_code none;
   if (std::filesystem::exists(record, none)) return;
@@ -59,7 +59,7 @@ void refuse_folder_of_runs(const std::filesystem::path& record) {
     throw InputError(folder.string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
 }
 
-// The edition of scheme texts. In the first one `cable` had no options, and was what bring_up_to_date() writes.
+// The edition of scheme texts. In the first edition `cable` had no options, and meant what bring_up_to_date() writes.
 constexpr int edition_of_schemes = 2;
 void bring_up_to_date(Pairs& pairs) {
   static const std::regex cable("\\bcable\\b(?!\\()");
@@ -106,7 +106,7 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
       page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
   if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
-  // An option that earlier versions had.
+  // An option of earlier versions.
   std::erase_if(record.options, [](const auto& option) { return option.first == "tensorboard"; });
   std::erase(record.given, "tensorboard");
   return record;
@@ -125,7 +125,7 @@ TypedOptions options_in(const std::vector<std::string>& words) {
 
 void set_recorded(Fields& fields, const RunRecord& record) {
   for (const auto& [name, value] : record.options) {
-    if (!fields.has(name) || value.empty()) continue;  // a text that was not given
+    if (!fields.has(name) || value.empty()) continue;  // an empty text was not given
     if (std::ranges::count(record.given, name) > 0)
       fields.set(name, value);
     else if (!never_recorded.contains(name))

@@ -29,18 +29,18 @@ namespace {
 
 constexpr const char* best_weights = "best.safetensors";
 
-// A number that a checkpoint keeps, or `otherwise` where it has none. FileError where it is no number.
+// Reads a number from a checkpoint, or `otherwise` if it has none. FileError if the text is no number.
 template <class Number> Number number_in(const RunFolder::Facts& facts, const std::string& name, Number otherwise) {
   const auto found = facts.find(name);
   if (found == facts.end()) return otherwise;
-  if constexpr (std::is_same_v<Number, double>)  // the score of a validation may be none
+  if constexpr (std::is_same_v<Number, double>)  // the score of a validation may be nan
     for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
       if (found->second == exact(odd)) return odd;
   if (const auto number = parse_number<Number>(found->second)) return *number;
   throw FileError("--resume: the checkpoint's fact '", name, "' is ", in_quotes(found->second), "; a number required");
 }
 
-// The loss since the last line of the log.
+// Sums the loss since the last line of the log.
 class LossSince {
  public:
   void restore(const RunFolder::Facts& facts) {
@@ -53,7 +53,7 @@ class LossSince {
     facts["steps since the last line"] = std::to_string(steps_);
   }
   void add(double loss) { sum_ += loss, ++steps_; }
-  // Ends a line. Returns its mean.
+  // Ends a line and returns its mean.
   double take() { return std::exchange(sum_, 0) / static_cast<double>(std::exchange(steps_, 0)); }
 
  private:
@@ -61,7 +61,7 @@ class LossSince {
   std::int64_t steps_ = 0;
 };
 
-// The best of the validations, and how many were worse since.
+// The best validation, and the number of worse ones since.
 class Best {
  public:
   void restore(const RunFolder::Facts& facts) {
@@ -75,7 +75,7 @@ class Best {
     facts["best step"] = std::to_string(step_);
     facts["worse since"] = std::to_string(worse_since_);
   }
-  // True if it is the best so far.
+  // True if this is the best so far.
   bool add(std::int64_t step, double score) {
     ++worse_since_;
     if (step_ > 0 && !(score < score_)) return false;
@@ -83,7 +83,7 @@ class Best {
     return true;
   }
   double score() const { return score_; }
-  std::int64_t step() const { return step_; }  // 0: there was none
+  std::int64_t step() const { return step_; }  // 0: none
   std::int64_t worse_since() const { return worse_since_; }
 
  private:
@@ -125,14 +125,14 @@ class Trainer {
     return options.device.is_gpu() && options.cuda_graph == "yes";
   }
 
-  // Why a graph cannot stand for all steps; empty where it can.
+  // Returns why one graph cannot replay all steps; empty if it can.
   static std::string not_recordable(const TrainingJob& job, const TrainingOptions& options) {
     if (options.optimizer == "sgd") return "a graph would keep the rate of --optimizer sgd";
     if (options.check_finite) return "--check-finite reads every result";
-    return options.ranks ? "a graph does not talk to other ranks" : job.not_recordable;
+    return options.ranks ? "a graph cannot communicate with other ranks" : job.not_recordable;
   }
 
-  // Once.
+  // Prints the reason once.
   void say_not_recorded(const std::string& reason, Progress& progress) {
     if (reason.empty() || std::exchange(said_not_recorded_, true)) return;
     progress.note("cuda-graph: steps are not recorded, as " + reason);
@@ -140,7 +140,7 @@ class Trainer {
 
   static Module& initialised(const TrainingJob& job, const TrainingOptions& options) {
     Module& model = *job.model;
-    const auto parameters = model.parameters();  // of 16 bits where an earlier training left them so
+    const auto parameters = model.parameters();  // in 16 bits if an earlier training left them so
     if (!parameters.empty() && size_of(parameters[0].tensor.dtype()) == 2) model.to(DType::f32);
     model.initialise(options.seed);
     if (job.begin_with && !options.resume) job.begin_with();
@@ -157,7 +157,7 @@ class Trainer {
         .decay_share = options_.decay_share});
   }
 
-  // A run may be resumed with more steps than it began with, or with fewer that are still to come.
+  // A run may be resumed with more steps than before, or with fewer, but no fewer than are done.
   void take_other_end(const TrainingState& state) const {
     const std::int64_t then = number_in(state.facts, "steps", options_.steps);
     if (options_.steps < state.step) {
@@ -170,7 +170,7 @@ class Trainer {
               << " at step " << state.step << ", " << schedule_(state.step + 1) << " at the next\n";
   }
 
-  // In f16 forward alone is checked: gradients that overflow are the loss scale's business.
+  // In f16 only forward is checked: the loss scale handles gradients that overflow.
   static LossOf checked(const TrainingJob& job, const TrainingOptions& options) {
     if (!options.check_finite || options.precision != DType::f16) return job.loss_of;
     return [&job](const TrainingBatch& batch, std::int64_t part) {
@@ -181,7 +181,7 @@ class Trainer {
 
   bool holds_for_any(bool here) const { return options_.ranks ? any_of_ranks(*options_.ranks, here) : here; }
 
-  // Who ends before its files are written may take the others with it: mpirun ends all then.
+  // A rank that ends before its files are written may end the others too: mpirun then ends all.
   void wait_for_rank_0() const { (void)holds_for_any(false); }
 
   bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
@@ -226,7 +226,7 @@ class Trainer {
     folder_.save(step, skipped(), precision_.optimizer(), facts);
   }
 
-  // The loop of nn/training/training_loop.h. Its errors say which options help.
+  // The loop of nn/training/training_loop.h. Its errors name the options that help.
   void take_steps(std::int64_t first, Progress& progress) {
     try {
       whence::train(step_, schedule_, first, options_.steps, hooks(progress), [this] { return out_of_patience(); });
@@ -240,7 +240,7 @@ class Trainer {
     }
   }
 
-  // What follows a step, in this order.
+  // The work after a step, in this order.
   std::vector<TrainingHook> hooks(Progress& progress) {
     std::vector<TrainingHook> all{
         {.run = [&](std::int64_t step, const StepOutcome& done) { count(step, done, progress); }},
@@ -267,7 +267,7 @@ class Trainer {
     progress.update(step, done.tokens, {{"loss", done.loss}});
   }
 
-  // All ranks end after the same step, whichever of them was asked.
+  // All ranks end after the same step, whichever got the signal.
   void stop_if_asked(std::int64_t step, Progress& progress) {
     if (!holds_for_any(interrupt_requested()) || step == options_.steps) return;
     save(step);
@@ -292,12 +292,12 @@ class Trainer {
       for (const Json& record : found.records) folder_.log_look(record);
       const std::string left = progress.left();
       progress.note(to_text("step ", step, ": ", found.line, left == "-" ? "" : "; left " + left));
-    } catch (const Error& error) {  // out of memory, most likely: no reason to end a training
+    } catch (const Error& error) {  // most likely out of memory, which is no reason to end a training
       progress.note(to_text("step ", step, ": no look: ", error.what()));
     }
   }
 
-  // By rank 0; the others wait for its score, which ends a training without patience left on all.
+  // Rank 0 validates; the others wait for its score. A score without patience left ends the training on all ranks.
   Validation validated() {
     if (!options_.ranks) {
       try {
@@ -356,9 +356,9 @@ class Trainer {
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   if (options.validate_every > 0 && !job.validate)
-    throw Error("training: validation asked for; a job that can validate required");
+    throw Error("training: validation requested; a job that can validate required");
   if (options.keep_best && options.folder.empty())
-    throw Error("training: the best weights asked for; a folder to keep them in required");
+    throw Error("training: the best weights requested; a folder to keep them in required");
   return Trainer(job, options).run();
 }
 

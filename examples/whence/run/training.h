@@ -22,15 +22,15 @@ struct LossPoint {
 };
 
 struct TrainingResult {
-  std::int64_t steps = 0;             // done in all
-  double seconds = 0;                 // of this process, in the steps themselves
+  std::int64_t steps = 0;             // in all
+  double seconds = 0;                 // of this process, steps alone
   double tokens_per_second = 0;       // likewise
-  std::int64_t skipped = 0;           // of all steps, those whose gradients overflowed in f16: nothing was changed
+  std::int64_t skipped = 0;           // of all steps: gradients overflowed in f16, and nothing was changed
   double loss_scale = 0;              // at the end; 0: none
   std::vector<LossPoint> curve = {};  // one point every log_every steps of this process
   std::int64_t best_step = 0;         // of the best validation; 0: none
   double best_score = 0;              // its score
-  bool stopped_early = false;         // patience was at its end
+  bool stopped_early = false;         // patience ran out
 };
 
 struct Validation {
@@ -39,28 +39,28 @@ struct Validation {
 };
 
 struct TrainingJob {
-  std::string label = {};  // of the progress line
+  std::string label = {};  // for the progress line
   Module* model = nullptr;
-  MakeBatch batch = {};  // of training_step.h, as is loss_of
+  MakeBatch batch = {};  // see training_step.h, as for loss_of
   LossOf loss_of = {};
-  std::string not_recordable = {};  // of training_step.h
-  // A look at the model as it is after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
+  std::string not_recordable = {};  // see training_step.h
+  // Inspects the model after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
   struct Look {
     std::vector<Json> records;
     std::string line;
   };
   std::function<Look(std::int64_t step)> look = {};
-  std::function<void()> begin_with = {};      // other numbers than the initial ones, for a run that begins
-  std::function<Validation()> validate = {};  // with the weights as they are; needed when options say validate
+  std::function<void()> begin_with = {};      // sets other initial weights for a new run
+  std::function<Validation()> validate = {};  // validates the present weights; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume
   std::string record = {};                                            // text of run.json, written when a new run begins
 };
 
 // Initialises the model, or loads the latest checkpoint when options.resume; trains up to options.steps; saves on the
 // way and at the end (folder/checkpoints, folder/weights.safetensors, folder/metrics.jsonl). The logs of a resumed run
-// are those of an undisturbed one but for `seconds`, which are of one process. Throws Interrupted after saving;
+// equal those of an undisturbed one except for `seconds`, which count one process. Throws Interrupted after saving;
 // InputError when the folder holds a run and resume is off, or a run with other options; FileError for a damaged
-// checkpoint; NotFinite when a loss or a gradient is not finite, or f16's loss scale is at its least (the checkpoint
+// checkpoint; NotFinite when a loss or a gradient is not finite, or f16's loss scale is at its minimum (the checkpoint
 // before it stays the latest).
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options);
 

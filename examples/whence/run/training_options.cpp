@@ -12,14 +12,14 @@ namespace {
 using Count = Range<std::int64_t>;
 constexpr std::int64_t many = 1000000000;
 
-// What changes the weights.
+// Options that change the weights.
 void declare_steps(Fields& options, TrainingOptions& training) {
   options.heading("Training")
       .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
       .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
       .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate"})
       .integer("warm-up", &training.warm_up, Count{0, many},
-          {"linear warm-up, at most --steps; 0: the peak at step 1, as 1", "steps"})
+          {"linear warm-up, at most --steps; 0 and 1: the peak at step 1", "steps"})
       .choice("decay", &training.decay, {"linear", "cosine", "constant", "wsd"},
           {"how the rate falls after the warm-up; wsd: stays, and falls linearly in the last steps"})
       .number("decay-share", &training.decay_share, Range<double>{0, 1, true},
@@ -29,23 +29,25 @@ void declare_steps(Fields& options, TrainingOptions& training) {
       .choice("optimizer", &training.optimizer, {"adamw", "adam", "sgd"},
           {"adamw; adam, with weight decay in the gradient (L2); or sgd, with that and momentum"})
       .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
-          {"of adamw and adam: how long squares of gradients are remembered; beta1 is 0.9, epsilon 1e-8"})
-      .number("momentum", &training.momentum, Range<double>{0, 1, false, true}, {"of sgd; 0: none"})
-      .flag("nesterov", &training.nesterov, {"of sgd: the step that the momentum takes next, too"})
+          {"adamw and adam: decay rate of the squared gradients; beta1 is 0.9, epsilon 1e-8"})
+      .number("momentum", &training.momentum, Range<double>{0, 1, false, true}, {"momentum of sgd; 0: none"})
+      .flag("nesterov", &training.nesterov, {"sgd with Nesterov momentum"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
-          {"decay (of adamw decoupled) of matrices and tables, Transformer-XL's two biases among them"})
+          {"decay (decoupled with adamw) of matrices and tables, including Transformer-XL's two biases"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
       .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
           {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
-      .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
+      .integer(
+          "seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of parameters, data and dropout"});
 }
 
 void declare_validation(Fields& options, TrainingOptions& training) {
   options.heading("Validation")
-      .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
+      .integer(
+          "validate-every", &training.validate_every, Count{0, many}, {"interval of validations; 0: none", "steps"})
       .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
       .integer("patience", &training.patience, Count{0, many},
-          {"validations without a better one after which to stop; 0: go on"});
+          {"stop after this many validations without a better one; 0: never"});
 }
 
 }  // namespace
@@ -54,20 +56,21 @@ void declare(Fields& options, TrainingOptions& training) {
   declare_steps(options, training);
   declare_validation(options, training);
   options.heading("Output")
-      .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
+      .integer("save-every", &training.save_every, Count{1, many}, {"interval of checkpoints", "steps"})
       .integer("keep-checkpoints", &training.keep_checkpoints, Count{0, many},
-          {"of the newest; 0: all, so that whence look can go through the training"})
-      .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
+          {"number of the newest to keep; 0: all, so that whence look can show the training"})
+      .integer("log-every", &training.log_every, Count{1, many}, {"interval of lines in metrics.jsonl", "steps"})
       .integer("look-every", &training.look_every, Count{0, many},
-          {"between looks at gradients, gates, bounds and zeros of one sequence, for whence look; 0: none", "steps"})
+          {"interval of looks at gradients, gates, bounds and zeros of one sequence, for whence look; 0: none",
+              "steps"})
       .flag("resume", &training.resume,
-          {"RUN behind it: go on from the latest checkpoint in that folder (--resume --out RUN is the same) with the "
-           "options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
+          {"continue from the latest checkpoint in the folder RUN that follows (--resume --out RUN is the same) with "
+           "the options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
            "run"});
   declare_accept_damaged(options, training.accept_damaged);
   options.flag("quiet", &training.quiet, {"no progress"})
       .choice("cuda-graph", &training.cuda_graph, {"yes", "no"},
-          {"on a GPU: record a step's launches once and replay them, where nothing draws anew; the bits are the same"})
+          {"on a GPU: record a step's launches once and replay them, if nothing is drawn anew; the bits are the same"})
       .flag("check-finite", &training.check_finite,
           {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
            "alone"});
@@ -88,7 +91,7 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   declare_validation(options, shown);
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
-  const auto leave_out = [&](bool idle, const char* name) {  // what does nothing is the same whatever it says
+  const auto leave_out = [&](bool idle, const char* name) {  // an option without effect may have any value
     if (idle) std::erase_if(facts, [&](const auto& fact) { return fact.first == name; });
   };
   leave_out(training.precision != DType::f16, "loss-scale-growth");

@@ -22,8 +22,8 @@ void declare(Fields& line, ModelChoice& choice) {
       .integer("layers", &choice.layers, Count{1, 128}, {"blocks", "", "choose at least one layer"})
       .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
       .integer("kv-heads", &choice.kv_heads, Count{0, 256},
-          {"heads of keys and values, a divisor of --heads; query heads share them. 0: as many"})
-      .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
+          {"heads of keys and values, a divisor of --heads; query heads share them. 0: as --heads"})
+      .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"activation of the MLP"})
       .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
       .choice("executor", &choice.executor, executor_names(), {"how attention is computed"})
       .flag("recompute-layers", &choice.recompute_layers,
@@ -58,7 +58,7 @@ std::vector<std::pair<std::string, std::string>> model_facts(const TransformerOp
       {"dim", std::to_string(model.dim)}, {"layers", std::to_string(model.layers)},
       {"heads", std::to_string(model.heads)}, {"activation", to_string(model.activation)}, {"executor", model.executor},
       {"dropout", exact(model.dropout)}};
-  if (model.kv_heads) facts.emplace_back("kv-heads", std::to_string(model.kv_heads));  // older runs say nothing of it
+  if (model.kv_heads) facts.emplace_back("kv-heads", std::to_string(model.kv_heads));  // absent in older runs
   return facts;
 }
 

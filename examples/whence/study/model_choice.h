@@ -1,4 +1,4 @@
-// What of a study's model may be chosen on a command line; the rest is the study's.
+// The part of a study's model that a command line may choose; the study decides the rest.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct ModelChoice {
 };
 
 [[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
-void declare(Fields& line, ModelChoice& choice);  // under the title "Model"
-// What was not typed follows the study's model where the study's own options have changed it from `before` to `after`.
+void declare(Fields& line, ModelChoice& choice);  // declares the options under the title "Model"
+// Options that were not typed follow the study's model if the study's options changed it from `before` to `after`.
 void follow(const Fields& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after);
-// A dropout of patterns and hidden numbers follows where the model has one, and so does an MLP's width other than 4 dim.
+// A dropout of patterns and hidden numbers follows if the model has one, and so does an MLP's width other than 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 
-// As names and texts: what a resumed run must share.
+// Returns names and texts, which a resumed run must share.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> model_facts(const TransformerOptions& model);
 
 }  // namespace whence

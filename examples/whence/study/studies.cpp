@@ -1,4 +1,4 @@
-// The studies by name, and command lines of `train` that name one.
+// The studies by name, and `train`'s command lines that name one.
 #include <algorithm>
 #include <filesystem>
 
@@ -16,7 +16,7 @@
 namespace whence {
 namespace {
 
-// Refuses a word that is neither a study nor there.
+// Refuses a word that names neither a study nor an existing file or folder.
 [[noreturn]] void refuse_missing(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(name).parent_path();
   std::vector<std::string> known = study_names();
@@ -27,7 +27,7 @@ namespace {
       meant ? to_text("did you mean '", *meant, "'?") : "whence tasks lists the tasks");
 }
 
-// Returns the study that reads a file or folder: JSON lines with answers are questions, others and all else are text.
+// Returns the study that reads a file or folder: questions for JSON lines with answers, text for anything else.
 std::string study_that_reads(const std::string& path, const std::vector<std::string>& words) {
   const auto first = first_json_line(first_line_of(path));
   if (first && first->has("answer")) return "jsonl";
@@ -36,7 +36,7 @@ std::string study_that_reads(const std::string& path, const std::vector<std::str
   return is_jsonl(path) && !(first && first->has(field)) ? "jsonl" : language::text_study;
 }
 
-// Its name, or a file or folder of what it reads.
+// Returns the study of this name, or of a file or folder.
 std::string name_in(std::vector<std::string>& words) {
   if (words.empty() || words[0].starts_with("-")) return {};
   const std::string name = words[0];
@@ -51,7 +51,7 @@ std::string name_in(std::vector<std::string>& words) {
 
 void require_fitting(const TrainRequest& request) {
   TransformerOptions model = request.model();
-  model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
+  model.layers = 1;  // one layer is enough to see whether sizes and scheme go together
   (void)planned_parameters(model);
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using tasks::Task;
 
-// One line of results.jsonl.
+// Returns one line of results.jsonl.
 Json record_of(const Task& task, const SetScore& score, const std::string& scheme, const TrainingResult& trained,
     std::uint64_t seed) {
   Json record{
@@ -38,7 +38,7 @@ Json record_of(const Task& task, const SetScore& score, const std::string& schem
   return record;
 }
 
-// One line of questions.jsonl: of each sequence how many tokens were graded, and how many answers were wrong.
+// Returns one line of questions.jsonl: graded tokens and wrong answers of each sequence.
 Json questions_of(const SetScore& score) {
   return {{"test_set", score.set.name}, {"graded", score.model.graded_by_sequence},
       {"wrong", score.model.wrong_by_sequence}};
@@ -51,7 +51,7 @@ Json json_of(const std::vector<tasks::PaperFigure>& figures) {
   return list;
 }
 
-// A row of every test set.
+// Makes a row for every test set.
 Table table_of(const Task& task, const std::vector<SetScore>& scores, const std::string& scheme) {
   Table table({"test set", "token error %", "sequence error %", "tokens", "best guess, " + task.metric(),
       "paper, " + task.metric()});
@@ -64,7 +64,7 @@ Table table_of(const Task& task, const std::vector<SetScore>& scores, const std:
   return table;
 }
 
-// Over the test sets that the model read, each counting the same.
+// Averages over the test sets that the model read, with equal weights.
 std::vector<std::string> average_of(const Task& task, const std::vector<SetScore>& scores, const std::string& scheme) {
   double token = 0, sequence = 0, guess = 0, read = 0;
   for (const SetScore& score : scores) {
@@ -79,7 +79,7 @@ std::vector<std::string> average_of(const Task& task, const std::vector<SetScore
       tasks::figure_text(all ? tasks::figure_of(figures, scheme, task.model().scheme) : nullptr)};
 }
 
-// Its numbers' bytes, from the least on.
+// Appends the numbers' bytes, least significant first.
 void append(std::string& bytes, const tasks::Batch& batch) {
   for (const tasks::Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
     for (const std::int64_t token : *tokens)
@@ -124,7 +124,7 @@ PlannedPass TaskStudy::largest_pass(std::uint64_t seed) const {
   return pass;
 }
 
-// Which test sets, the longest ones, the model refuses, and how long the others will take. On a GPU that is not known.
+// Finds the test sets, the longest ones, that the model refuses, and estimates the time of the others, except on a GPU.
 std::vector<std::string> TaskStudy::notes(Transformer& model, const TrainingOptions& training) const {
   const NoGrad no_grad;
   std::vector<std::string> notes = task_->notes(training.seed);
@@ -134,7 +134,7 @@ std::vector<std::string> TaskStudy::notes(Transformer& model, const TrainingOpti
   for (std::size_t set = 0; set < sets.size(); ++set)
     by_length.emplace_back(task_->test_batch(set, training.seed, 0, 1).positions, set);
   std::ranges::sort(by_length);
-  std::string reason;  // the model's words
+  std::string reason;  // the model's reason
   const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
     try {
       return (void)model(task_->test_batch(each.second, training.seed, 0, sequences).input_tensor()), true;
@@ -153,7 +153,7 @@ std::vector<std::string> TaskStudy::notes(Transformer& model, const TrainingOpti
   if (!training.device.is_cpu()) return notes;
   std::int64_t sequences = 0;
   for (auto each = by_length.begin(); each != end; ++each) sequences += tested(sets[each->second]);
-  // A batch of middling length stands for all of them.
+  // A batch of middle length represents all of them.
   const std::int64_t batches = (sequences + sizes_.batch - 1) / sizes_.batch;
   const double started = steady_seconds();
   if (batches <= 50 || !reads(by_length[static_cast<std::size_t>(read / 2)], sizes_.batch)) return notes;
@@ -182,7 +182,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
       const tasks::Batch batch = task_->test_batch(set, seed, first, std::min(sizes_.batch, end - first));
       try {
         if (score.refused.empty()) score.model.add(batch, task_->answers(model(batch.input_tensor())));
-      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // notes() said so
+      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // notes() reported it
         score.refused = error.what();
         score.model = {};
       }
@@ -196,7 +196,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
   return scores;
 }
 
-// At most a dozen rows on the screen, and their average; all of them in the files.
+// The screen shows at most a dozen rows and their average; the files have all.
 std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
@@ -258,14 +258,14 @@ void TaskStudyOptions::declare(Fields& fields) {
   const tasks::Recipe recipe = task_->recipe();
   sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
   fields.heading("Data")
-      .integer("batch", &sizes_.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
-      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
+      .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
+      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
       .integer(
-          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"in each validation", "sequences"})
+          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
       .integer("dump", &dump_.count, Count{0, 1000000000},
-          {"print what they are and this many sequences as JSON lines, and end"})
+          {"print a line about them and this many sequences as JSON lines, and end"})
       .text("dump-set", &dump_.set,
-          {"which: training, validation, or a test set, whose names the dump's first line has"});
+          {"set to print: training, validation, or a test set; the dump's first line has the names"});
   fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
 }
 
@@ -317,7 +317,7 @@ RecordedTask recorded_task(const RunRecord& record) {
   const auto make = tasks::find_task(record.subject).declare(fields);
   ModelChoice choice = choice_of(make(fields)->model());
   declare(fields, choice);
-  fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
+  fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"seed of parameters and data"});
   set_recorded(fields, record);
   recorded.task = make(fields);
   recorded.model = with(recorded.task->model(), choice);

@@ -1,4 +1,4 @@
-// A task (examples/whence/tasks/task.h) as a study: sequences drawn or read, tests beside guesses and the paper's figures.
+// A task (examples/whence/tasks/task.h) as a study: sequences drawn or read, tests next to guesses and the paper's figures.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace whence {
 
 struct RunSizes {
-  std::int64_t batch = 16;             // sequences per part of a step, and at once in tests
-  std::int64_t test_sequences = 1000;  // per test set, where it has as many
+  std::int64_t batch = 16;             // sequences per part of a step, and per pass in tests
+  std::int64_t test_sequences = 1000;  // per test set, if it has so many
   std::int64_t validation_sequences = 256;
 };
 
@@ -21,10 +21,10 @@ struct SetScore {
   tasks::TestSet set;
   tasks::Errors model = {};
   std::vector<std::pair<std::string, tasks::Errors>> guesses = {};
-  std::string refused = {};  // the model's reason not to read this set; it has no errors then, right or wrong
+  std::string refused = {};  // the model's reason for refusing this set, which then has no errors
 };
 
-// What token_loss() is taken of.
+// The targets of token_loss().
 [[nodiscard]] TrainingBatch batch_of(const tasks::Batch& batch);
 
 class TaskStudy final : public Study {
@@ -36,7 +36,7 @@ class TaskStudy final : public Study {
 
   [[nodiscard]] const tasks::Task& task() const { return *task_; }
   [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
-  // Every test set, in batches. Interrupted when asked to stop.
+  // Tests every set, in batches. Interrupted on request.
   [[nodiscard]] std::vector<SetScore> set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const;
   // Writes results.jsonl, results.csv and questions.jsonl into training.folder, and returns their names.
   std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
@@ -44,7 +44,7 @@ class TaskStudy final : public Study {
 
   [[nodiscard]] TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override;
   [[nodiscard]] TrainingBatch sample(std::uint64_t seed) const override;
-  // On sequences like those of the first test set that are in no test set.
+  // Validates on sequences like those of the first test set, but in no test set.
   [[nodiscard]] Validation validate(const Transformer& model, std::uint64_t seed) const override;
   [[nodiscard]] PlannedPass largest_pass(std::uint64_t seed) const override;
   [[nodiscard]] std::vector<std::string> notes(Transformer& model, const TrainingOptions& training) const override;
@@ -81,20 +81,20 @@ class TaskStudyOptions final : public StudyOptions {
  private:
   tasks::TaskInfo info_;
   tasks::MakeTask make_;
-  std::shared_ptr<const tasks::Task> task_;  // by the options as they were when it was declared or settled
+  std::shared_ptr<const tasks::Task> task_;  // made from the options as they were at declaration or when settled
   RunSizes sizes_;
   tasks::DumpOptions dump_;
 };
 
-// SHA-256 of the first training batches, of the beginnings of the test sets, and of the files that the task read.
+// Returns the SHA-256 of the first training batches, the first test sequences, and the files that the task read.
 [[nodiscard]] std::string data_fingerprint(const tasks::Task& task, std::uint64_t seed);
 
-// The task's headline number of these errors, and the best of the guesses'.
+// Returns the task's main figure of these errors, and the best of the guesses' figures.
 [[nodiscard]] double headline(const tasks::Task& task, const tasks::Errors& errors);
 [[nodiscard]] double best_guess(const tasks::Task& task, const SetScore& score);
 
-// What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this
-// version knows no such task, or not its options, or when files that the task read then are others now.
+// Reads what `train TASK` recorded: its task, the trained model, and the seed of its data. InputError when this version
+// lacks the task or an option, or when files that the task read have changed.
 struct RecordedTask {
   std::unique_ptr<tasks::Task> task;
   TransformerOptions model;

@@ -1,4 +1,4 @@
-// A text as a study, `train lm`: the next token of text files, scored beyond the training length.
+// A text as a study, `train lm`: the next token of text files, evaluated beyond the training length.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -21,9 +21,9 @@ namespace {
 
 using namespace whence::language;
 
-// In words, and as fields of a result whose names begin with `prefix`.
+// Prints a score, and adds it to a result as fields whose names begin with `prefix`.
 void say(const char* part, const LanguageScore& score, const std::string& prefix, Json& record) {
-  const bool words = std::isfinite(score.perplexity_per_word);  // not in a text without blanks
+  const bool words = std::isfinite(score.perplexity_per_word);  // false for a text without blanks
   const auto shown = [](double perplexity) { return perplexity < 1e6 ? fixed(perplexity, 3) : digits(perplexity); };
   std::cout << part << ": " << fixed(score.loss, 4) << " nats per token, perplexity " << shown(score.perplexity)
             << " per token, " << shown(score.perplexity_per_byte) << " per byte"
@@ -34,7 +34,7 @@ void say(const char* part, const LanguageScore& score, const std::string& prefix
   if (words) record.add(prefix + "perplexity_per_word", score.perplexity_per_word);
 }
 
-// A line for each length.
+// Writes a line for each length.
 void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores,
     index_t train_length, double bytes_per_token) {
   for (const LengthScore& at : scores) {
@@ -46,7 +46,7 @@ void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<Le
   }
 }
 
-// A line for each text and length: of each window how many targets were graded, and what they cost. The same windows for
+// Writes a line for each text and length: graded targets and their cost, for each window. The windows are the same for
 // every scheme, so that two can be compared on them.
 void write_windows(JsonLog& log, const std::string& name, const LanguageScore& score) {
   log.append({{"test_set", name}, {"graded", score.graded}, {"nats", score.nats}});
@@ -154,10 +154,10 @@ class TextStudy final : public Study {
   std::string data(std::uint64_t /*seed*/) const override { return corpus_.hash(); }
 
  private:
-  // The test's text, where there is one with room for a window.
+  // Returns the test's text if it has room for a window.
   Part scored_part() const { return corpus_.size(Part::test).tokens > options_.length ? Part::test : Part::validation; }
 
-  // The lengths worth a pass: 1, 2, 4, ... as long as the text has room for them.
+  // Returns the lengths worth a pass: 1, 2, 4, ... as long as the text has room for them.
   std::vector<index_t> multiples() const {
     std::vector<index_t> multiples;
     for (index_t multiple = 1; multiple <= options_.evaluate_to; multiple *= 2) {
@@ -186,15 +186,14 @@ class TextStudyOptions final : public StudyOptions {
     language::declare(fields, options_.corpus);
     fields.text("tokeniser", &options_.tokeniser, {"bytes, or a file of a tokeniser (examples/experiments/README.md)"});
     fields.heading("Windows")
-        .integer("length", &options_.length, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
-        .integer("batch", &options_.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})
-        .integer(
-            "validation-windows", &options_.validation_windows, Count{1, 1 << 20}, {"in each validation", "windows"});
+        .integer("length", &options_.length, Count{1, 1 << 20}, {"training length", "tokens"})
+        .integer("batch", &options_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "windows"})
+        .integer("validation-windows", &options_.validation_windows, Count{1, 1 << 20}, {"per validation", "windows"});
     fields.heading("Evaluation")
-        .integer(
-            "evaluate-to", &options_.evaluate_to, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
-        .integer("last", &options_.last, Count{1, 1 << 20}, {"of each window count", "tokens"})
-        .integer("evaluation-windows", &options_.evaluation_windows, Count{1, 1 << 20}, {"at each length", "windows"});
+        .integer("evaluate-to", &options_.evaluate_to, Count{1, 64},
+            {"perplexity at 1, 2, 4 ... this many times the length"})
+        .integer("last", &options_.last, Count{1, 1 << 20}, {"last ones of each window count", "tokens"})
+        .integer("evaluation-windows", &options_.evaluation_windows, Count{1, 1 << 20}, {"per length", "windows"});
     fields.heading("Model").choice("model", &options_.model, names,
         {"one of `models`, in place of the sizes below; vocabulary and length are the text's"});
     fields.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",

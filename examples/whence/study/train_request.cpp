@@ -14,12 +14,12 @@
 namespace whence {
 namespace {
 
-// What people change. `--help all` has the rest.
+// The options that people change. `--help all` has the rest.
 const std::vector<std::string> everyday{"variables", "operations", "tokens", "blanks", "train-to", "test-to", "data",
     "tokeniser", "length", "batch", "dump", "preset", "scheme", "dim", "layers", "heads", "steps", "lr", "seed",
     "validate-every", "keep-best", "resume", "quiet", "out", "from", "threads", "device"};
 
-// InputError where the record has a given option that no run of this study records.
+// InputError if the record has a given option that no run of this study records.
 void refuse_unknown_options(const Fields& fields, const RunRecord& record) {
   for (const std::string& name : record.given)
     if (!fields.has(name) || (never_recorded.contains(name) && name != "preset"))  // older versions recorded it
@@ -27,8 +27,8 @@ void refuse_unknown_options(const Fields& fields, const RunRecord& record) {
           "given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject), " record required");
 }
 
-// The folder of a run to which none was given: the first of runs/x, runs/x-2, ... that holds none; of one that goes on the
-// last that does.
+// Returns the default folder of a run: the first of runs/x, runs/x-2, ... without a run; for a resumed run the last
+// with one.
 std::string own_folder(const std::string& name, bool goes_on) {
   std::string last = name, folder = name;
   for (int number = 2; std::filesystem::exists(folder + "/run.json"); ++number)
@@ -70,15 +70,15 @@ void TrainRequest::declare_options() {
       .choice("preset", &settings_.preset, {"mini", "paper"},
           {"defaults of model, data and steps; mini: minutes on a laptop; paper: the papers', hours and days"})
       .text("weights-of", &settings_.weights_of,
-          {"begin with the weights of this run, whose scheme may be another: its parameters are "
-           "dropped, those of the new one begin as ever"});
+          {"begin with the weights of this run, which may have another scheme: the old scheme's parameters are "
+           "dropped, the new one's begin as usual"});
   declare(line_, settings_.training);
   declare_json(line_, &settings_.json);
   line_
       .text("out", &settings_.out,
-          {"folder for checkpoints, logs and results; a number is added to the default where a run is there"})
+          {"folder for checkpoints, logs and results; a number is added to the default if a run is there"})
       .text("from", &settings_.from,
-          {"repeat the run of this run.json; other options on the command line come before its own"});
+          {"repeat the run of this run.json; other options on the command line override its own"});
   declare(line_, settings_.machine);
   declare(line_, settings_.ranks);
   line_.heading("Looking inside")

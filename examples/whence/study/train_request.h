@@ -1,4 +1,4 @@
-// One command line of `train`, read and checked, with the study that it asks for.
+// One command line of `train`, read and checked, with the study that it names.
 #pragma once
 
 #include <memory>
@@ -28,8 +28,7 @@ struct TrainSettings {
 
 class TrainRequest {
  public:
-  // The words behind the study's name. With a record its options come in place of the defaults. InputError where train
-  // refuses them.
+  // `words`: those after the study's name. A record's options replace the defaults. InputError if train refuses them.
   TrainRequest(std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words,
       const std::optional<RunRecord>& record = std::nullopt);
 
@@ -40,12 +39,12 @@ class TrainRequest {
   [[nodiscard]] const TrainSettings& settings() const { return settings_; }
   [[nodiscard]] MachineOptions& machine() { return settings_.machine; }
   [[nodiscard]] const CommandLine& line() const { return line_; }
-  // Of the study, with what was chosen.
+  // The study's model, with the choices of the command line.
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
   [[nodiscard]] RunRecord record(const Transformer& model, const Study& study) const;
 
-  // Says where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, they share --batch, a part of a
-  // step each, and both are recorded as if they had been typed. InputError when what is typed cannot be shared.
+  // Sets the device and the ranks (null: none). --accumulate counts over all ranks. Without it the ranks share --batch,
+  // a part of a step each, and both are recorded as if typed. InputError when the typed values cannot be shared.
   void place(Device device, Communicator* ranks);
 
  private:
@@ -55,16 +54,16 @@ class TrainRequest {
   std::unique_ptr<StudyOptions> study_;
   CommandLine line_;
   TrainSettings settings_;
-  ModelChoice of_study_;  // before its options were read
+  ModelChoice of_study_;  // the study's model before its options were read
   std::optional<std::string> page_;
-  bool shared_ = false;  // --accumulate is the number of ranks, and --batch what each has
+  bool shared_ = false;  // --accumulate is the number of ranks, and --batch is per rank
 };
 
-// Returns what the words behind "train" ask for: a study's name, a file or a folder, and options. Without the name it is that of the run
-// that is repeated or gone on with (--from, --resume). FileError for a damaged record, which may have been the only
-// reason for what was refused.
+// Reads the words after "train": a study's name, a file or a folder, and options. Without a name the study is that of
+// the repeated or resumed run (--from, --resume). FileError for a damaged record, which may be the only reason why
+// options are refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
-// FileError where a run is repeated with no option typed in place of its own, and its data are others now.
+// FileError if a run is repeated with its own options alone, and its data have changed.
 void require_data_of_record(const TrainRequest& request, const Study& study, const std::vector<std::string>& words);
 
 }  // namespace whence

@@ -1,8 +1,8 @@
 // Associative recall (Bietti et al. 2023; Zheng et al. 2024, arXiv:2410.04798, appendix A): the last token has been
-// seen before; what came after it then?
+// seen before; name the token that came after it.
 //   k f a m c a  ->  m
-// The tokens before the last are different from each other. The trigger is any of them that has one behind it, or
-// always the first: the papers' proofs lose nothing by it, but a model that learns then need only look at place two.
+// The tokens before the last are different from each other. The trigger is any of them that has a successor, or always
+// the first: the papers' proofs lose nothing by that, but then a model need only learn to look at position two.
 #include <numeric>
 
 #include "examples/whence/tasks/task.h"
@@ -20,10 +20,10 @@ class AssociativeRecall final : public DrawnTask {
   static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
     line.integer("length", &options.length, Count{3, 1 << 20},
-            {"of a sequence, the trigger included; tests go to 4 times that", "tokens"})
+            {"sequence length with the trigger; tests go to 4 times that", "tokens"})
         .integer("vocabulary", &options.vocabulary, Count{2, 1 << 20},
             {"at least --length - 1; longer tests need more", "tokens"})
-        .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"});
+        .choice("trigger", &options.trigger, {"anywhere", "first"}, {"place where the last token was seen before"});
   }
 
   AssociativeRecall(const Options& options, const Fields& line) : options_(options) {
@@ -41,7 +41,7 @@ class AssociativeRecall final : public DrawnTask {
 
   TransformerOptions model() const override {
     return {.vocabulary = options_.vocabulary,
-        .length = tests_.back().value,  // as schemes with one row per position need it
+        .length = tests_.back().value,  // enough for schemes with one row per position
         .dim = 64,
         .layers = 1,
         .heads = 1,
@@ -79,11 +79,11 @@ class AssociativeRecall final : public DrawnTask {
 };
 
 const RegisterTask registered{{.name = "associative_recall",
-    .title = "the last token was seen before: name the one behind it",
+    .title = "the last token was seen before: name the one after it",
     .paper = "Zheng et al. 2024, arXiv:2410.04798, appendix A",
     .declare = declared<AssociativeRecall>,
     .mini = "length=16 vocabulary=64 steps=1500",
-    .rule = "The last token was seen before; asked is the one that stood behind it."}};
+    .rule = "The last token was seen before; the answer is the token after it."}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -6,7 +6,7 @@
 namespace whence::tasks {
 namespace {
 
-// Column sums, least significant first, become digits.
+// Turns column sums, least significant first, into digits.
 Tokens carried(Tokens columns) {
   std::int64_t carry = 0;
   for (std::int64_t& column : columns) {
@@ -18,7 +18,7 @@ Tokens carried(Tokens columns) {
   return without_end_zeros(std::move(columns));
 }
 
-// Numbers with the most significant digit first, as long division writes them; no zeros in front, zero is empty.
+// Numbers as long division writes them, most significant digit first; no zeros in front, zero is empty.
 
 void shift_in(Tokens& number, std::int64_t digit) {
   if (!number.empty() || digit != 0) number.push_back(digit);
@@ -29,7 +29,7 @@ bool at_least(const Tokens& a, const Tokens& b) {
   return a >= b;
 }
 
-// a - b for a >= b.
+// Returns a - b for a >= b.
 Tokens difference(Tokens a, const Tokens& b) {
   std::int64_t borrow = 0;
   for (std::size_t i = 0; i < a.size() && (i < b.size() || borrow != 0); ++i) {

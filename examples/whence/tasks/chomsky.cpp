@@ -9,7 +9,7 @@
 namespace whence::tasks {
 namespace {
 
-// Random, and yet the same for the same row wherever it stands: the numbers come from a hash (FNV-1a) of its inputs.
+// Draws random answers that depend on the row alone: the numbers come from a hash (FNV-1a) of its inputs.
 Tokens random_answers(const Row& row, index_t outputs) {
   std::uint64_t hash = 0xCBF29CE484222325ull;
   for (const std::int64_t token : row.inputs) hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001B3ull;
@@ -28,7 +28,7 @@ class ChomskyTask final : public DrawnTask {
   ChomskyTask(const ChomskyProblem& problem, const Options& options)
       : problem_(problem), options_(options), reading_(options.reading == "paper" ? Reading::paper : Reading::source) {
     training_.purpose = problem.name + ".train";
-    // Each length is a purpose of its own: what is tested at one does not depend on which others are.
+    // Each length has its own stream: the tests at one length do not depend on which others there are.
     for (std::int64_t length = options.test_from; length <= options.test_to; length += options.test_every)
       tests_.push_back({{to_text("length ", length), to_text("strings of ", length, " symbols")},
           to_text(problem.name, ".test.", length), length});
@@ -38,7 +38,7 @@ class ChomskyTask final : public DrawnTask {
   Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
     const auto number = static_cast<std::uint64_t>(step);
     DrawnSet set = training_;
-    // The length has a stream of its own, so that all rows share it and none depends on how many there are.
+    // The length has its own stream, so that all rows share it, and it does not depend on their number.
     set.value =
         1 +
         Stream(seed, problem_.name + ".train.length", number).below(0, static_cast<std::uint32_t>(options_.train_to));
@@ -46,7 +46,7 @@ class ChomskyTask final : public DrawnTask {
     return batch(set, seed, static_cast<std::int64_t>(number << 32), sequences);
   }
 
-  // The encoder of both papers, at positions drawn from 0 ... 2047: the DAPE papers' table says so in its header only.
+  // The encoder of both papers, at positions drawn from 0 ... 2047; the DAPE papers say so only in their table's header.
   TransformerOptions model() const override {
     const index_t longest = std::max(longest_sequence(options_.test_to), longest_sequence(options_.train_to));
     const index_t drawn_from = std::max<index_t>(2048, longest);
@@ -70,7 +70,7 @@ class ChomskyTask final : public DrawnTask {
         .test_sequences = 512};
   }
 
-  // In token error %, for 41 ... 500 in whatever steps.
+  // Token error %, for 41 ... 500 in any steps.
   std::vector<PaperFigure> paper_averages() const override {
     if (!as_in_the_papers()) return {};
     std::vector<PaperFigure> figures = printed_in("dape/table2", problem_.name);
@@ -84,7 +84,8 @@ class ChomskyTask final : public DrawnTask {
         "the papers print accuracy, 100 - token error %, averaged over all lengths 41 to 500"};
     if (options_.test_every != 1) notes.push_back(to_text("of them one in ", options_.test_every, " is tested here"));
     if (!as_in_the_papers())
-      notes.emplace_back("other lengths or another definition than the papers' are used here: no figures beside");
+      notes.emplace_back(
+          "other lengths or another definition than the papers' are used here: no figures to compare with");
     return notes;
   }
 
@@ -99,7 +100,7 @@ class ChomskyTask final : public DrawnTask {
         {"random", [outputs = problem_.outputs](const Row& row) { return random_answers(row, outputs); }}};
   }
 
-  // A symbol of strings, or the placeholder.
+  // Names a symbol of strings, or the placeholder.
   std::string text(std::int64_t token) const override {
     return token == std::ssize(problem_.symbols) ? "." : problem_.symbols.at(static_cast<std::size_t>(token));
   }
@@ -107,7 +108,7 @@ class ChomskyTask final : public DrawnTask {
     return problem_.terminated && token == end_of_answer ? "(end)" : std::to_string(token);
   }
 
-  // Not what is tested: a run may go on and be tested elsewhere.
+  // Omits the test lengths: a resumed run may have others.
   std::vector<std::pair<std::string, std::string>> description() const override {
     std::vector<std::pair<std::string, std::string>> description{
         {"task", problem_.name}, {"train-to", std::to_string(options_.train_to)}};
@@ -116,7 +117,7 @@ class ChomskyTask final : public DrawnTask {
   }
 
  private:
-  // The string and placeholders; the answer at the placeholders.
+  // Makes the string and placeholders; the answer is at the placeholders.
   Row row(const DrawnSet& set, const Stream& stream) const override {
     Draw draw(stream);
     const Tokens string = problem_.draw(draw, set.value, reading_), answer = problem_.answer(string, reading_);
@@ -130,13 +131,13 @@ class ChomskyTask final : public DrawnTask {
     return row;
   }
 
-  // String and placeholders. All strings of a length make sequences of one length, and longer strings none that are
-  // shorter.
+  // Counts string and placeholders. All strings of a length make sequences of one length, and longer strings never make
+  // shorter ones.
   index_t longest_sequence(std::int64_t length) const {
     return std::ssize(row({{}, "", length}, Stream(0, "chomsky.size")).inputs);
   }
 
-  // But for the steps between the lengths tested.
+  // True up to the steps between the tested lengths.
   bool as_in_the_papers() const {
     const bool reads_so = reading_ == problem_.default_reading.value_or(reading_);
     return reads_so && options_.train_to == 40 && options_.test_from == 41 && options_.test_to == 500;
@@ -154,14 +155,14 @@ MakeTask declare(Fields& line, const ChomskyProblem& problem) {
   if (problem.default_reading) {
     options->reading = *problem.default_reading == Reading::paper ? "paper" : "source";
     line.choice("reading", &options->reading, {"paper", "source"},
-        {"whose definition: the DAPE papers' examples or the authors' code"});
+        {"source of the definition: the DAPE papers' examples or the authors' code"});
   }
   line.integer("train-to", &options->train_to, Length{1, 10000},
           {"the longest training string; the shortest has one", "symbols"})
       .integer("test-from", &options->test_from, Length{1, 10000}, {"the shortest test string", "symbols"})
       .integer("test-to", &options->test_to, Length{1, 10000}, {"the longest test string", "symbols"})
       .integer("test-every", &options->test_every, Length{1, 10000},
-          {"from one length tested to the next; 1: the papers'", "symbols"});
+          {"step between tested lengths; 1: the papers'", "symbols"});
   return [options, &problem](const Fields& parsed) {
     if (options->test_to < options->test_from)
       parsed.refuse("test-to", "at least --test-from", "the papers test 41 to 500");
@@ -169,7 +170,7 @@ MakeTask declare(Fields& line, const ChomskyProblem& problem) {
   };
 }
 
-// Trained on lengths up to 20, tested on some up to 100: the papers train up to 40 with 200 000 steps and test all from
+// Trains on lengths up to 20, and tests some up to 100: the papers train up to 40 with 200 000 steps and test all from
 // 41 to 500.
 constexpr const char* mini_of_all =
     "dim=64 layers=2 heads=4 batch=32 steps=500 train-to=20 test-from=21 test-to=100 test-every=16 test-sequences=128";

@@ -1,9 +1,9 @@
 // The Chomsky-hierarchy tasks (Deletang et al. 2023, arXiv:2207.02098): fifteen problems on strings, ordered by the
-// machine they need. A bidirectional model reads the string and as many placeholders as the answer has symbols, runs
-// once, and answers at the placeholders:
+// machine they need. A bidirectional model reads the string and one placeholder per symbol of the answer, runs once,
+// and answers at the placeholders:
 //   reverse_string   0 1 1 0 1 0 . . . . . .   ->   - - - - - - 0 1 0 1 1 0
-// Trained on strings of 1 ... 40 symbols, tested on 41 ... 500 (Ruoss et al. 2023, arXiv:2305.16843; Zheng
-// et al. 2024, arXiv:2405.14722).
+// Training strings have 1 ... 40 symbols, tests 41 ... 500 (Ruoss et al. 2023, arXiv:2305.16843; Zheng et al. 2024,
+// arXiv:2405.14722).
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace whence::tasks {
 
-// Which of two definitions, where the examples in the DAPE papers and the source of the data differ.
+// Selects a definition where the examples in the DAPE papers and the source of the data differ.
 enum class Reading : unsigned char { paper, source };
 
 // One of the fifteen. The answer is a function of the string alone.
 struct ChomskyProblem {
   std::string name, title;
-  std::vector<std::string> symbols;  // of strings; the placeholder is the number behind the last
+  std::vector<std::string> symbols;  // in strings; the placeholder is the number after the last
   index_t outputs = 2;               // kinds of symbols in answers
   Tokens (*draw)(Draw& draw, index_t length, Reading reading) = nullptr;
   Tokens (*answer)(const Tokens& string, Reading reading) = nullptr;
@@ -31,11 +31,11 @@ template <std::int64_t kinds> Tokens draw_symbols(Draw& draw, index_t length, Re
 }
 
 inline constexpr std::int64_t end_of_answer = 2;
-inline constexpr std::int64_t modulus = 5;  // of all arithmetic here
+inline constexpr std::int64_t modulus = 5;  // for all arithmetic here
 
-// `answer`, the end, and zeros up to `length` symbols.
+// Returns `answer`, the end, and zeros up to `length` symbols.
 Tokens terminated(Tokens answer, std::size_t length);
-// Each character a symbol.
+// Returns each character as a symbol.
 std::vector<std::string> symbols_of(std::string_view characters);
 
 // Solvable by a finite automaton; with a stack; with a tape as long as the string.

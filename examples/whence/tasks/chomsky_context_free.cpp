@@ -1,4 +1,4 @@
-// The deterministic context-free tasks: what needs a stack.
+// The deterministic context-free tasks, which need a stack.
 #include <algorithm>
 
 #include "examples/whence/tasks/chomsky.h"
@@ -41,7 +41,7 @@ Tokens reversed(const Tokens& string, Reading) { return {string.rbegin(), string
 
 enum Bracketed : std::int64_t { plus = modulus, minus, times, open, close };  // after the digits 0 ... 4
 
-// An expression of exactly `length` symbols. The parts' lengths are uniform; with_products: * beside + and -.
+// Draws an expression of exactly `length` symbols. Lengths of parts are uniform; with_products: * in addition to + and -.
 void draw_expression(Draw& draw, index_t length, bool with_products, Tokens& string) {
   const bool in_brackets = length >= 3;
   if (in_brackets) string.push_back(open);
@@ -58,7 +58,7 @@ void draw_expression(Draw& draw, index_t length, bool with_products, Tokens& str
 }
 
 //   ( ( - 3 ) * ( 2 + 4 ) ) -> 2
-// Reads one expression from `at` on, which is then behind it.
+// Evaluates the expression at `at`, and moves `at` after it.
 std::int64_t read_expression(const Tokens& string, std::size_t& at) {
   const std::int64_t first = string.at(at++);
   if (first < modulus) return first;
@@ -98,7 +98,7 @@ Tokens draw_equation(Draw& draw, index_t length, Reading) {
   Tokens string;
   draw_expression(draw, length - 2, false, string);
   const std::int64_t right_side = value(string);
-  // The first digit from a uniformly drawn place on, around the end, as in the source: behind many brackets more often.
+  // Takes the first digit from a uniformly drawn place on, cyclically, as in the source; one after brackets is likelier.
   auto hidden = static_cast<std::size_t>(draw.below(length - 2));
   while (string[hidden] >= modulus) hidden = (hidden + 1) % string.size();
   std::transform(string.begin(), string.end(), string.begin(), without_times);
@@ -123,7 +123,7 @@ Tokens solution(const Tokens& string, Reading) {
 }  // namespace
 
 std::vector<ChomskyProblem> context_free_problems() {
-  // The last symbol of the brackets is never drawn: the source counts it, so that a model has its row.
+  // The last bracket symbol is never drawn; the source counts it, so a model has its row.
   return {{"stack_manipulation", "what a stack holds after pushes and pops",
               {"0", "1", "(pop)", "(push 0)", "(push 1)"}, 3, draw_actions, final_stack, true},
       {"reverse_string", "a string of bits, last first", symbols_of("01"), 2, draw_symbols<2>, reversed},

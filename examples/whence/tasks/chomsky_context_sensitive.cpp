@@ -1,4 +1,4 @@
-// The context-sensitive tasks: what needs a tape as long as the string.
+// The context-sensitive tasks, which need a tape as long as the string.
 #include <algorithm>
 
 #include "examples/whence/tasks/binary_integers.h"
@@ -29,7 +29,7 @@ Tokens sorted(const Tokens& string, Reading) {
   return answer;
 }
 
-// ---- Missing duplicate: a string twice, one symbol of the 2n hidden; a symbol behind it where the length is odd.
+// ---- Missing duplicate: a string twice, one symbol of the 2n hidden; a symbol after it where the length is odd.
 
 constexpr std::int64_t hole = 2, filler = 3;
 
@@ -53,7 +53,7 @@ Tokens missing_symbol(const Tokens& string, Reading) {
 
 constexpr std::int64_t separator = 2;
 
-// Digits of a number uniform on 1 ... 2^count - 1; which end comes first makes no difference to that.
+// Draws a number uniform on 1 ... 2^count - 1; its distribution is the same in either order of digits.
 Tokens positive_number(Draw& draw, index_t count) {
   Tokens digits;
   do { digits = draw.symbols(count, 2); } while (std::find(digits.begin(), digits.end(), 1) == digits.end());
@@ -62,7 +62,7 @@ Tokens positive_number(Draw& draw, index_t count) {
 
 Tokens draw_root(Draw& draw, index_t length, Reading) { return positive_number(draw, length); }
 
-// Too short for two numbers: one, uniform on 0 ... 2^length - 2.
+// Too short for two numbers: draws one, uniform on 0 ... 2^length - 2.
 Tokens draw_pair(Draw& draw, index_t length, Reading reading) {
   if (length == 1) return {0};
   if (length == 2) {
@@ -91,7 +91,7 @@ Tokens sum(const Tokens& string, Reading reading) {
 }
 
 //   0 0 1 * 0 1 1 0 1 -> 0 0 0 1 1 0 1 end 0       (4 * 22 = 88)
-// The product. Of one number alone: as many zeros as fit.
+// The product. A single number gives zeros, as many as fit.
 Tokens product(const Tokens& string, Reading) {
   const auto between = std::find(string.begin(), string.end(), separator);
   if (between == string.end()) return terminated(Tokens(string.size() - 1, 0), string.size());
@@ -106,8 +106,8 @@ Tokens root(const Tokens& string, Reading) { return binary_square_root(string); 
 
 std::vector<ChomskyProblem> context_sensitive_problems() {
   return {{"duplicate_string", "a string of bits, twice", symbols_of("01"), 2, draw_symbols<2>, twice},
-      {"missing_duplicate", "the bit missing in a string that stands there twice", symbols_of("01?_"), 2,
-          draw_with_hole, missing_symbol},
+      {"missing_duplicate", "the bit missing in a string that is given twice", symbols_of("01?_"), 2, draw_with_hole,
+          missing_symbol},
       {"odds_first", "symbols 1, 3, 5, ... of a string, then 2, 4, ...", symbols_of("01"), 2, draw_symbols<2>,
           odds_first, false, Reading::paper},
       {"bucket_sort", "digits 0 ... 4 in order", symbols_of("01234"), 5, draw_symbols<5>, sorted},

@@ -1,4 +1,4 @@
-// The regular tasks: what an automaton with finitely many states can answer while it reads.
+// The regular tasks: a finite automaton can answer them while it reads.
 #include "examples/whence/tasks/chomsky.h"
 
 namespace whence::tasks {
@@ -23,7 +23,7 @@ Tokens parity(const Tokens& string, Reading) {
 }
 
 //   0 1 1 2 1 0 -> 2 (paper), 4 (source)
-// Where a walk on a circle of five places ends. paper: 0 stays, 1 goes on, 2 back; source: symbol minus 1.
+// The end of a walk on a circle of five places. paper: 0 stays, 1 goes on, 2 back; source: symbol minus 1.
 Tokens place_on_cycle(const Tokens& string, Reading reading) {
   std::int64_t place = 0;
   for (const std::int64_t symbol : string) {
@@ -33,7 +33,7 @@ Tokens place_on_cycle(const Tokens& string, Reading reading) {
   return {place};
 }
 
-// Digits with operators between them: an even length becomes the odd one below. * is the source's, not the papers'.
+// Draws digits with operators between them; an even length becomes the odd one below. * is the source's, not the papers'.
 Tokens draw_sum(Draw& draw, index_t length, Reading reading) {
   const index_t odd_length = length % 2 == 0 ? length - 1 : length;
   Tokens string;

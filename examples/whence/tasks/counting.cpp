@@ -1,8 +1,8 @@
 // Counting (Golovneva et al. 2024, section 5.3): run a program of three kinds of operations and print a variable.
 //   a = 0 ; pass; a ++; pass; a ++; print a  ->  2
 // Each operation is set (weight 1), increment (7) or pass (50); values end at 10. Their number is uniform on 3 ... 512.
-// As in the authors' code, of a longer sequence only the last 512 tokens are kept, which may lose the set that the
-// answer rests on; --block 0 keeps all. A training set of fixed size is gone through in a new order every epoch.
+// As in the authors' code, only the last 512 tokens of a sequence are kept. This may lose the set that decides the
+// answer; --block 0 keeps all. A training set of fixed size has a new order in every epoch.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t largest_value = 10;
 constexpr std::array words = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print"};
-// zero ... zero + 10 are the values.
+// The values are zero ... zero + 10.
 enum Word : std::int64_t { pad, start, pass, equals, end, increment, print, zero };
 constexpr std::int64_t first_variable = zero + largest_value + 1;
 
@@ -28,7 +28,7 @@ struct Program {
   std::map<std::int64_t, std::int64_t> values;
   Tokens tokens;
 
-  // One operation. Increments of nothing and beyond the largest value are drawn again, as a whole.
+  // Draws one operation. An increment without a variable, or beyond the largest value, is drawn again as a whole.
   void operate(Draw& draws, std::int64_t variables, std::int64_t pass_weight) {
     constexpr std::int64_t set_weight = 1, increment_weight = 7;
     while (true) {
@@ -45,7 +45,7 @@ struct Program {
     }
   }
 
-  // The question, and its answer as the last token. REQUIRES: a variable is set.
+  // Appends the question, with its answer as the last token. REQUIRES: a variable is set.
   void ask(Draw& draws) {
     const auto& [variable, value] = any(draws);
     add({print, first_variable + variable, zero + value});
@@ -58,8 +58,7 @@ struct Program {
   void add(const Tokens& more) { tokens.insert(tokens.end(), more.begin(), more.end()); }
 };
 
-// The answer from counting visible tokens: the value since the last visible set, or else the number of visible
-// increments.
+// Counts visible tokens: the value since the last visible set, or else the number of visible increments.
 std::int64_t count_of_what_is_left(const Tokens& inputs) {
   const std::int64_t asked = inputs.back();
   std::int64_t value = 0;
@@ -78,13 +77,14 @@ class Counting final : public DrawnTask {
   };
   static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
-    line.integer("variables", &options.variables, Count{1, 26}, {"that programs may set; the paper has 1, 3 and 5"})
-        .integer("operations", &options.operations, Count{3, 1 << 20}, {"of a program at most"})
+    line.integer(
+            "variables", &options.variables, Count{1, 26}, {"number that programs may set; the paper has 1, 3 and 5"})
+        .integer("operations", &options.operations, Count{3, 1 << 20}, {"largest number in a program"})
         .integer("pass-weight", &options.pass_weight, Count{0, 1 << 20},
-            {"of pass, where set has 1 and increment 7; tests double it, and take a fifth"})
-        .integer("block", &options.block, Count{0, 1 << 24}, {"that are kept, the last ones; 0: all", "tokens"})
+            {"weight of pass; set has 1, increment 7; tests double it, and take a fifth"})
+        .integer("block", &options.block, Count{0, 1 << 24}, {"last ones to keep; 0: all", "tokens"})
         .integer("training-set", &options.training_set, Count{0, 1 << 30},
-            {"in training, again and again; 0: never the same twice", "sequences"});
+            {"size of the training set; 0: never the same twice", "sequences"});
   }
 
   Counting(const Options& options, const Fields& line) : options_(options) {
@@ -140,7 +140,7 @@ class Counting final : public DrawnTask {
   }
 
  private:
-  // The order of an epoch: a random permutation (Fisher and Yates).
+  // Returns an epoch's order, a random permutation (Fisher and Yates).
   Tokens order_of(std::int64_t epoch, std::uint64_t seed) const {
     Tokens order(static_cast<std::size_t>(options_.training_set));
     std::iota(order.begin(), order.end(), 0);
@@ -150,7 +150,7 @@ class Counting final : public DrawnTask {
     return order;
   }
 
-  // Context, question, answer. A program that sets nothing is drawn again, its length included.
+  // Draws context, question and answer. A program that sets nothing is drawn again, with its length.
   Tokens sample(const DrawnSet& set, const Stream& stream) const {
     Draw draws(stream);
     while (true) {
@@ -186,8 +186,8 @@ std::vector<PaperFigure> Counting::paper_figures(std::size_t set) const {
   return printed_in("cope/table4", set == 1 ? "w_pass = 100" : "w_pass = 10");
 }
 
-// How many sequences of each test set the block cuts, and how often counting what is left gives a wrong answer: no
-// model can be expected to do better than about that.
+// Reports how many sequences of each test set the block cuts, and how often counting the rest gives a wrong answer. No
+// model can be expected to do much better.
 std::vector<std::string> Counting::notes(std::uint64_t seed) const {
   if (options_.block == 0) return {};
   constexpr std::int64_t count = 1000;

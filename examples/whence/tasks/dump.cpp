@@ -13,14 +13,14 @@
 namespace whence::tasks {
 namespace {
 
-// What the model reads, and behind it the answers that it is to find itself.
+// Shows the model's input, and then the answers that it has to find.
 std::string text_of(const Task& task, const Row& row) {
   std::string text, answers;
   const bool causal = task.model().causal;
   for (std::size_t i = 0; i < row.inputs.size(); ++i) {
     const std::int64_t answer = row.graded[i];
     text += task.text(row.inputs[i]);
-    const bool shown = causal && i + 1 < row.inputs.size() && row.inputs[i + 1] == answer;  // as the next input
+    const bool shown = causal && i + 1 < row.inputs.size() && row.inputs[i + 1] == answer;  // the next input
     if (answer != no_target && !shown) answers += task.answer_text(answer);
   }
   return answers.empty() ? text : text + " -> " + answers;
@@ -54,7 +54,7 @@ std::string escaped(unsigned utf_16) {
   std::snprintf(text, sizeof text, "\\u%04x", utf_16 & 0xFFFF);
   return text;
 }
-// JSON escapes controls below blank alone. A terminal acts on others too.
+// JSON escapes only controls below the blank; a terminal acts on others too.
 std::string printable(const Json& line) {
   const std::string whole = line.line();
   std::string text;

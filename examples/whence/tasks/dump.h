@@ -12,9 +12,8 @@ struct DumpOptions {
   std::string set = "training";  // "training", "validation", or the name of a test set
 };
 
-// A line about all of it, and then sequence by sequence: what the model reads, what it is trained on, what is graded,
-// and all of it for people. `batch_size`: of training, whose batches may share a length. InputError where there is no
-// such set.
+// Prints a line about the set, then each sequence: the model's input, the targets, the graded tokens, and a text for
+// people. `batch_size` is training's, whose batches may share a length. InputError if there is no such set.
 void dump(
     const std::string& name, const Task& task, const DumpOptions& options, std::uint64_t seed, index_t batch_size);
 

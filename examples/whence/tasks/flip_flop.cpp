@@ -8,7 +8,7 @@ namespace {
 
 bool is_bit(std::int64_t token) { return token == zero_token || token == one_token; }
 
-// What a guess may know of a string before it has to name a bit: everything but which bit the last w wrote.
+// The facts that a guess may use about a string before a read: all but which bit the last w wrote.
 struct Seen {
   std::int64_t first = zero_token, last = zero_token, zeros = 0, ones = 0;
 };
@@ -36,16 +36,15 @@ class FlipFlop final : public DrawnTask {
     std::string targets = "reads", answers = "vocabulary";
   };
   static void declare(Fields& line, Options& options) {
-    line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"of a string, an even number", "tokens"})
-        .choice(
-            "targets", &options.targets, {"reads", "all"}, {"where the loss is taken: at reads, or at all positions"})
-        .choice("answers", &options.answers, {"vocabulary", "bits"}, {"what a prediction may be in the tests"});
+    line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"string length, an even number", "tokens"})
+        .choice("targets", &options.targets, {"reads", "all"}, {"positions with a loss: reads, or all"})
+        .choice("answers", &options.answers, {"vocabulary", "bits"}, {"possible predictions in the tests"});
   }
 
   FlipFlop(const Options& options, const Fields&) : options_(options) {
     const std::vector<DrawnSet>& sets = flip_flop_sets();
     training_ = sets[0], tests_.assign(sets.begin() + 1, sets.end());
-    (void)row(training_, {});  // refuses a length that is odd
+    (void)row(training_, {});  // refuses an odd length
   }
 
   TransformerOptions model() const override {
@@ -81,8 +80,8 @@ class FlipFlop final : public DrawnTask {
   }
 
  private:
-  // A string cut into inputs, tokens 0 ... T - 2, and the tokens behind them. The metric looks at reads alone, wherever
-  // the loss is taken.
+  // Cuts a string into inputs, tokens 0 ... T - 2, and the tokens after them. The metric counts reads alone, even if
+  // the loss counts all.
   Row row(const DrawnSet& set, const Stream& stream) const override {
     const Tokens tokens = flip_flop_string(options_.length, static_cast<double>(set.value) / 100, stream);
     Row row{{tokens.begin(), tokens.end() - 1}, {tokens.begin() + 1, tokens.end()}, {}};

@@ -12,10 +12,10 @@ namespace whence::tasks {
 inline constexpr std::string_view flip_flop_symbols = "wri01";
 inline constexpr std::int64_t write_token = 0, read_token = 1, ignore_token = 2, zero_token = 3, one_token = 4;
 
-// Of training, and of the tests: in distribution, sparse, dense. Each set's value is its p_ignore in percent.
+// The sets of training and of the tests: in distribution, sparse, dense. Each value is p_ignore in percent.
 [[nodiscard]] const std::vector<DrawnSet>& flip_flop_sets();
 
-// One string of `length` tokens, all its randomness from `stream`. InputError unless the length is even and at least 4.
+// Draws one string of `length` tokens from `stream` alone. InputError unless the length is even and at least 4.
 [[nodiscard]] Tokens flip_flop_string(index_t length, double p_ignore, const Stream& stream);
 
 }  // namespace whence::tasks

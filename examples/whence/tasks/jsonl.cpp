@@ -1,8 +1,8 @@
-// Questions and answers from files of your own, a JSON object a line:
+// Questions and answers from a user's files, a JSON object a line:
 //   {"context": "Ada is in the hall. Ben is in the attic.", "question": "Where is Ben?", "answer": "attic"}
-// The model reads context and question, a mark behind them, and then finds the answer, on which alone the loss is
-// taken. Its vocabulary is what the training file holds, besides the mark. What is longer than --length loses its left,
-// and the notes say how many lines do.
+// The model reads context, question and a mark, and then finds the answer. The loss is taken on the answer alone. The
+// vocabulary holds the training file's symbols and the mark. A sequence longer than --length loses its left, and the
+// notes count such lines.
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -24,7 +24,7 @@
 namespace whence::tasks {
 namespace {
 
-// Without a file: what one may look like.
+// Example lines if no file is given.
 std::string example_file() {
   const char* people[] = {"Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"};
   const char* places[] = {"garden", "kitchen", "cellar", "attic", "hall", "street", "shed", "bath"};
@@ -42,8 +42,8 @@ std::string example_file() {
   return lines;
 }
 
-// A run of letters, digits, underscores and all that is not ASCII is a word; any other character that is no blank is
-// one by itself.
+// A run of letters, digits, underscores and non-ASCII bytes is a word; every other character, except a blank, is a word
+// by itself.
 std::vector<std::string> words_of(std::string_view text) {
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); };
   std::vector<std::string> words;
@@ -70,11 +70,11 @@ std::vector<std::string> symbols_of(std::string_view text, const std::string& ki
 
 using Symbols = std::vector<std::string>;
 
-// Context, question and answer, one behind the other.
+// Context, question and answer, one after the other.
 struct Line {
   std::string place;
   Symbols symbols;
-  index_t context, answer;  // how many of them
+  index_t context, answer;  // number of symbols
 };
 
 struct File {
@@ -102,19 +102,19 @@ File file_of(const std::string& name, const std::string& text, const std::string
   return file;
 }
 
-// In their order. Symbol k has number k + 1; 0 is the mark between a question and its answer.
+// Sorts the symbols. Symbol k has number k + 1; 0 is the mark between a question and its answer.
 Symbols vocabulary_of(const File& file) {
   std::set<std::string> symbols;
   for (const Line& line : file.lines) symbols.insert(line.symbols.begin(), line.symbols.end());
   return {symbols.begin(), symbols.end()};
 }
 
-// Sequences, and what was cut off to make them fit.
+// Sequences, and the counts of what was cut to make them fit.
 struct Sequences {
   TestSet about;
   std::vector<Row> rows;
   std::int64_t cut = 0, question_cut = 0;
-  index_t longest = 0;  // before the cut
+  index_t longest = 0;  // before cutting
 
   void add(const Line& line, const Symbols& vocabulary, std::int64_t length) {
     Tokens tokens;
@@ -140,8 +140,8 @@ struct Sequences {
   }
 };
 
-// Number `at` of a random order of 0 ... count - 1, without making all of it: a Feistel network over a power of 4, gone
-// through again where it leads out of the range.
+// Returns number `at` of a random order of 0 ... count - 1 without making the order: a Feistel network over a power of
+// 4, applied again while its result is out of range.
 std::uint64_t place_in_order(const Stream& stream, std::uint64_t at, std::uint64_t count) {
   const int half = std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2);
   const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
@@ -166,13 +166,13 @@ class JsonlTask final : public Task {
   static void declare(Fields& line, Options& options) {
     line.text("data", &options.data, {"JSON lines of context, question and answer to train on"})
         .text("test-data", &options.test_data,
-            {"files of the same form for tests, separated by commas; a name may have some"})
+            {"files of the same form for tests, separated by commas; a name may contain commas"})
         .text("validation-data", &options.validation_data, {"a file of the same form for validation"})
         .number("set-aside", &options.set_aside, Range<double>{0, 0.5, true, true},
-            {"share of --data that stands for each of these two files if it is not given"})
-        .choice("symbols", &options.symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
+            {"share of --data that replaces each of these two files if it is not given"})
+        .choice("symbols", &options.symbols, {"words", "characters", "bytes"}, {"units that a text is cut into"})
         .integer("length", &options.length, Range<std::int64_t>{0, 1 << 20},
-            {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
+            {"most that is read; the left is cut off, with a note; 0: everything", "symbols"});
   }
 
   JsonlTask(Options& options, const Fields& line) : options_(with_whole_paths(options, line)) {
@@ -206,7 +206,7 @@ class JsonlTask final : public Task {
         .heads = 4,
         .scheme = "cope"};
   }
-  // Each epoch has an order of its own.
+  // Each epoch has its own order.
   Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
     std::vector<Row> rows;
     const std::uint64_t count = training_.rows.size(), first = static_cast<std::uint64_t>((step - 1) * sequences);
@@ -254,7 +254,7 @@ class JsonlTask final : public Task {
     if (options_.symbols == "bytes" && (symbol[0] & 0x80)) return one_line(symbol);
     return words ? symbol + ' ' : symbol;
   }
-  // All of a test file: its end is where it ends.
+  // test_sequences exceeds any file: all of a test file is tested.
   Recipe recipe() const override {
     return {.steps = 2000, .batch = 32, .learning_rate = 1e-3, .weight_decay = 0.1, .test_sequences = 10000000};
   }
@@ -288,7 +288,7 @@ class JsonlTask final : public Task {
   static std::string whole(const std::string& path) {
     return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
   }
-  // So that a record of them is found from any folder.
+  // Makes paths absolute, so that a run's record works in any folder.
   static const Options& with_whole_paths(Options& options, const Fields& line) {
     line.refuse_unless("set-aside", options.test_data.empty() || options.validation_data.empty(),
         "lines to set aside; --test-data and --validation-data are all of the test and the validation");
@@ -306,7 +306,7 @@ class JsonlTask final : public Task {
     return path.empty() ? file_of("built-in lines", example_file(), options_.symbols)
                         : file_of(path, read_file(path), options_.symbols);
   }
-  // For tests and validation that no file is given for. The other lines are for training. Which are drawn does not
+  // Sets lines aside for tests and validation without a file; the other lines are for training. The choice does not
   // depend on a run's seed, so that runs compare.
   void set_some_aside(const File& file) {
     const std::size_t lines = file.lines.size(),
@@ -349,7 +349,7 @@ class JsonlTask final : public Task {
     const auto size = static_cast<std::int64_t>(set.rows.size());
     if (first >= size)
       throw InputError(
-          set.about.name, ": sequence ", first, " asked for; 0 to ", size - 1, " required: there are ", size);
+          set.about.name, ": sequence ", first, " requested; 0 to ", size - 1, " required: there are ", size);
     return batch_of({set.rows.begin() + first, set.rows.begin() + std::min<std::int64_t>(size, first + sequences)});
   }
 

@@ -13,7 +13,7 @@
 namespace whence::tasks {
 namespace {
 
-// "cope(p_max=8)", "dape(alibi)", "cope + rope": without what only moves positions, and without options unless `sized`.
+// Returns "cope(p_max=8)", "dape(alibi)", "cope + rope": no wrapper that only moves positions; options only if `sized`.
 std::string family(const SchemeSpec& spec, bool sized) {
   const SchemeSpec* base = spec.base();
   if (!base) return sized ? spec.text() : spec.info().name;
@@ -30,7 +30,7 @@ std::string family(const std::string& schemes, bool sized) {
 
 using Cells = std::vector<std::string>;
 
-// "| Absolute PE | absolute | 6.8 (6.9) |" as its cells.
+// Splits "| Absolute PE | absolute | 6.8 (6.9) |" into its cells.
 Cells cells_of(const std::string& line) {
   Cells cells;
   std::istringstream rest(line.substr(line.find('|') + 1));
@@ -39,7 +39,7 @@ Cells cells_of(const std::string& line) {
   return cells;
 }
 
-// The number at the beginning of a cell.
+// Reads the number at the beginning of a cell.
 double number_in(const std::string& cell) {
   const std::string digits = cell.substr(0, cell.find_first_of(" )"));
   const auto number = parse_number<double>(digits);
@@ -47,12 +47,12 @@ double number_in(const std::string& cell) {
   return *number;
 }
 
-// What a table prints: a row for each method, with its name and its scheme before the figures. examples/whence/papers/README.md
+// A printed table: a row for each method, with its name and scheme before the figures. examples/whence/papers/README.md
 // has the form of the files; examples/experiments/reproduce.py reads and checks all of it.
 struct Printed {
-  Cells columns;  // by name, or by task where a row of tasks names them
+  Cells columns;  // by name, or by task if a row of tasks names them
   std::vector<Cells> rows;
-  bool accuracy = false;  // is printed, whence measures error
+  bool accuracy = false;  // the paper prints accuracy, whence measures error
 };
 
 Printed printed_table(const std::string& name) {
@@ -73,7 +73,7 @@ Printed printed_table(const std::string& name) {
     }
   }
   if (rows.empty()) throw Error("papers: no table ", name);
-  if (rows.size() > 1 && rows[1][0] == "scheme") {  // papers print some with a column for each method
+  if (rows.size() > 1 && rows[1][0] == "scheme") {  // papers print some tables with a column for each method
     std::vector<Cells> turned(rows[0].size());
     for (const Cells& row : rows)
       for (std::size_t k = 0; k < turned.size(); ++k) turned[k].push_back(row.at(k));

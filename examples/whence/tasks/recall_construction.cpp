@@ -27,7 +27,7 @@ class LinearKernel final : public PositionalScheme, public MapsScores {
   bool residual_;
 };
 
-// What a cdape scheme adds to the scores, without them.
+// Returns what a cdape scheme adds to the scores.
 class WithoutResidual final : public PositionalScheme, public MapsScores {
  public:
   explicit WithoutResidual(std::unique_ptr<PositionalScheme> scheme) : scheme_(std::move(scheme)) {
@@ -49,7 +49,7 @@ void set(const Module& module, const std::string& path, const Tensor& value) {
   throw Error("recall: parameter ", path, " wanted; the model has none of that path");
 }
 
-// The parameters below `path` of a cdape(none, width=2, kernel=3) become those of the construction:
+// Sets the parameters below `path` of a cdape(none, width=2, kernel=3) to those of the construction:
 //   w1 = [[1, -1, 0], [-1, 1, 0]],  w2 = [[0, 1/1.01, 0], [0, -1/1.01, 0]],  biases 0;
 //   leaky_relu(u) - leaky_relu(-u) = 1.01 u
 void set_kernels(const Module& module, const std::string& path) {
@@ -60,7 +60,7 @@ void set_kernels(const Module& module, const std::string& path) {
   set(module, path + "output.bias", Tensor::zeros({1}));
 }
 
-// A matrix [rows columns] that scales `count` numbers and moves them: coordinates from + k to to + k.
+// Makes a matrix [rows columns] that scales `count` numbers and moves them: coordinates from + k to to + k.
 struct Move {
   index_t from, to, count;
   double times = 1;
@@ -97,7 +97,7 @@ Tensor placed(const Tensor& x, const RecallPlace& place) {
   return raw::to_device(raw::cast(x, place.dtype), place.device);
 }
 
-// All [b 1 t v]. The sharpness beta is in the queries.
+// All [b 1 t v]. The queries include the sharpness beta.
 Tensor attend(
     const Tensor& queries, const Tensor& keys, const Tensor& values, const Stages& stages, const RecallPlace& place) {
   AttendInputs inputs{Tensor(), queries, keys, values, Sequence::run(queries.size(2))};
@@ -132,7 +132,7 @@ RecallOutcome recall_by_two_layers(const Batch& batch, index_t vocabulary, Secon
   const NoGrad no_grad;
   const index_t length = batch.positions;
   const double beta = recall_sharpness(length);
-  const auto positions = [&](const Move& move) {  // [t t] for every sequence
+  const auto positions = [&](const Move& move) {  // [t t], the same for every sequence
     const Tensor one = moving(length, length, {move});
     return placed(raw::copy(raw::expand(one, {batch.sequences, 1, length, length})), place);
   };
@@ -163,7 +163,7 @@ RecallModel::RecallModel(int layers, index_t vocabulary, index_t length, const s
     set_kernels(*this, "attention.position.");
     return;
   }
-  const index_t position = v, previous = v + length, answer = 2 * v + length;  // where each begins; tokens at 0
+  const index_t position = v, previous = v + length, answer = 2 * v + length;  // first coordinates; the tokens' is 0
   positions_ = parse_schemes("absolute")[0].make({.dim = wide, .heads = 1, .length = length});
   child("position", *positions_);
   set(*this, "position.table", moving(length, wide, {{position, 0, length}}));

@@ -1,8 +1,8 @@
-// Selective copy (Gu and Dao 2023; Golovneva et al. 2024, section 5.2): repeat the tokens of a context that are not
-// blank, in their order.
+// Selective copy (Gu and Dao 2023; Golovneva et al. 2024, section 5.2): repeat a context's tokens, without the blanks,
+// in order.
 //   plain      a__bc_ abc            read out at the token before each answer
-//   separator  a__bc_|abc            the same behind a mark
-//   markers    a__bc_???             as S4 and Mamba have it: as many marks as answers, read out at the marks
+//   separator  a__bc_|abc            the same after a mark
+//   markers    a__bc_???             as in S4 and Mamba: a mark for each answer, read out at the marks
 // Tokens are uniform on the symbols, the places of the blanks a uniformly random subset.
 #include <algorithm>
 
@@ -23,14 +23,13 @@ class SelectiveCopy final : public DrawnTask {
   };
   static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
-    line.integer("tokens", &options.tokens, Count{1, 1 << 20}, {"to copy", "tokens"})
-        .integer(
-            "blanks", &options.blanks, Count{0, 1 << 20}, {"among them, in training and in distribution", "tokens"})
+    line.integer("tokens", &options.tokens, Count{1, 1 << 20}, {"number to copy", "tokens"})
+        .integer("blanks", &options.blanks, Count{0, 1 << 20}, {"blanks in training and in distribution", "tokens"})
         .integer("dense-blanks", &options.dense_blanks, Count{0, 1 << 20},
-            {"in the dense test set; half of --blanks if left out", "tokens"})
+            {"blanks in the dense test set; half of --blanks if left out", "tokens"})
         .integer("sparse-blanks", &options.sparse_blanks, Count{0, 1 << 20},
-            {"in the sparse one; twice --blanks if left out", "tokens"})
-        .integer("symbols", &options.symbols, Count{1, 1 << 20}, {"to choose from, besides the blank"})
+            {"blanks in the sparse one; twice --blanks if left out", "tokens"})
+        .integer("symbols", &options.symbols, Count{1, 1 << 20}, {"kinds of tokens, without the blank"})
         .choice("format", &options.format, {"plain", "separator", "markers"}, {"how the answer follows the context"});
   }
 
@@ -45,7 +44,7 @@ class SelectiveCopy final : public DrawnTask {
   }
 
   TransformerOptions model() const override {
-    // The length covers the test sets too: schemes with one row per position are tested there, as in the paper.
+    // The length covers the test sets too: the paper tests schemes with one row per position on them as well.
     const std::int64_t blanks = std::ranges::max(tests_, {}, &DrawnSet::value).value;
     return {.vocabulary = options_.symbols + (options_.format == "plain" ? 1 : 2),
         .length = blanks + 2 * options_.tokens + 1,
@@ -94,8 +93,8 @@ class SelectiveCopy final : public DrawnTask {
     std::int64_t left = options_.tokens;
     const std::int64_t length = options_.tokens + blanks;
     for (std::int64_t place = 0; place < length; ++place) {
-      // One of the `length - place` places that remain, `left` of which hold a symbol:
-      // this one does with probability left / remaining.
+      // One of the `length - place` places that remain, `left` of which hold a symbol: this place holds one with
+      // probability left / remaining.
       const auto at = static_cast<std::uint64_t>(place);
       const bool holds =
           stream.below(at, static_cast<std::uint32_t>(length - place)) < static_cast<std::uint32_t>(left);
@@ -130,7 +129,7 @@ const RegisterTask registered{{.name = "selective_copy",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
     .declare = declared<SelectiveCopy>,
     .mini = "tokens=16 blanks=16 dim=64 layers=2 heads=2 steps=3000 batch=32 lr=1e-3",
-    .rule = "A context of letters and blanks; asked are its letters again, in their order, without the blanks."}};
+    .rule = "A context of letters and blanks; the answer is its letters in their order, without the blanks."}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -15,7 +15,7 @@ namespace {
 
 struct Registry {
   std::map<std::string, TaskInfo> tasks;
-  std::string fault;  // waits until somebody reads: registration runs before main, where nothing could catch it
+  std::string fault;  // kept until somebody reads: registration runs before main, where nothing could catch it
 };
 Registry& registry() {
   static Registry all;
@@ -37,7 +37,7 @@ double percent(std::int64_t part, std::int64_t whole) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// A comparison with nan is false, so that the search alone would quietly name some token.
+// Returns -1 if any value is nan: comparisons with nan are false, so the search alone would name some token.
 std::int64_t most_probable_of(const double* row, index_t width, index_t first) {
   if (std::any_of(row, row + width, [](double value) { return std::isnan(value); })) return -1;
   return std::max_element(row + first, row + width) - row;

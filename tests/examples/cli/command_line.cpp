@@ -204,7 +204,7 @@ Examples:
   flip_flop --scheme rope --out runs/rope
       trains RoPE
 
-Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,
+Exit codes: 0 done, 1 failed (a check, or an error without its own code), 2 bad usage, 3 bad file or data,
 4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of another
 model or run, 130 interrupted after saving.
 )");

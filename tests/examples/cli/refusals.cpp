@@ -155,7 +155,7 @@ const std::vector<Refusal> rows{
     {"gradcheck", 2, "no name given; an op, a scheme or all required; "},
     {"gradcheck lerp", 2, "'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?\n"},
     {"gradcheck softmax --length 8", 2, "--length: 8 given; it has no effect without a scheme among the names; "},
-    {"gradcheck softmax all", 2, "all: given beside other names; "},
+    {"gradcheck softmax all", 2, "all: given with other names; "},
     {"gradcheck all --against-cpu --quiet", 2, "--against-cpu: given with the CPU; --device cuda required\n"},
     // bench
     {"bench attention --executors fast", 2, "--executors: 'fast' given; reference, strips, tiled or all required\n"},

@@ -61,7 +61,7 @@ TEST_CASE("doctor: each mismatch is named with what to do") {
                                 {Weight::warning, "8 threads on 4 cores (OMP_NUM_THREADS=8): they wait for each other",
                                     "set OMP_NUM_THREADS=4"}},
           {false, [](auto& facts) { facts.threads_used = 3; },
-              {Weight::warning, "4 threads asked for, 3 given by the system", ""}},
+              {Weight::warning, "4 threads requested, 3 given by the system", ""}},
           {false, [](auto& facts) { facts.threads_used = facts.threads_wanted = 1; },
               {Weight::note, "1 of 4 cores used", "look at --threads"}},
           {false, [](auto& facts) { facts.gigaflops = 6; },
