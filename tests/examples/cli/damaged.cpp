@@ -185,7 +185,7 @@ std::vector<Damage> damages() {
       {"drawn", with("mask", ones({1, 2, 5, 5}, DType::boolean)),
           "probe --out out --init 1 --scheme cdape(alibi) --in drawn", 3,
           "tensor mask: [1,2,5,5] given; [1,1,5,5] or [2,1,5,5] required: true where a query may see a key, "
-          "besides the causal mask; one for all heads"},
+          "in addition to the causal mask; one for all heads"},
       {"qkv", without("v"), given, 3, "no tensor v"},
       {"qkv", with("k", ones({2, 6, 4}, DType::f32)), given, 3, "k is [1,2,6,4]"},
       {"qkv", with("q", ones({7, 4}, DType::f32)), given, 3, "q is [7,4]; [heads, tokens, dims] required"},
