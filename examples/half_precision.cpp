@@ -8,7 +8,7 @@
 
 using namespace whence;
 
-// Part n of the training: rows of random tokens; the target of each token is the first of its row.
+// Returns batch n: rows of random tokens. The target of each token is the first token of its row.
 TrainingBatch batch_of(std::int64_t n) {
   const index_t batch = 16, length = 8, vocabulary = 4;
   const Stream random(0, "half_precision", static_cast<std::uint64_t>(n));
@@ -26,7 +26,8 @@ int main() {
     model.initialise(0);
     MixedPrecision precision(model, storage, {.weight_decay = 0.01}, {.growth_steps = 50});
     const auto loss_of = [&](const TrainingBatch& batch, std::int64_t) {
-      return cross_entropy_sum(model(batch.tensors[0]), batch.tensors[1]);  // the sum over targets; the step divides
+      return cross_entropy_sum(
+          model(batch.tensors[0]), batch.tensors[1]);  // the sum over targets; the step computes the mean
     };
     TrainingStep step(precision, batch_of, loss_of, {.clip = 1});
     std::cout << to_string(storage);
@@ -35,7 +36,7 @@ int main() {
       if (n % 50 == 0) std::cout << "  step " << n << " loss " << outcome.loss;
     }
     std::cout << "  bytes of a weight " << size_of(model.parameters()[0].tensor.dtype());
-    if (const auto& scale = precision.loss_scale())  // of f16 alone
+    if (const auto& scale = precision.loss_scale())  // only f16 has it
       std::cout << "  loss scale " << scale->value() << ", steps skipped " << scale->state().skipped;
     std::cout << '\n';
   }
