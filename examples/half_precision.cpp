@@ -26,8 +26,7 @@ int main() {
     model.initialise(0);
     MixedPrecision precision(model, storage, {.weight_decay = 0.01}, {.growth_steps = 50});
     const auto loss_of = [&](const TrainingBatch& batch, std::int64_t) {
-      return cross_entropy_sum(
-          model(batch.tensors[0]), batch.tensors[1]);  // the sum over targets; the step computes the mean
+      return cross_entropy_sum(model(batch.tensors[0]), batch.tensors[1]);  // the sum over targets; the step divides
     };
     TrainingStep step(precision, batch_of, loss_of, {.clip = 1});
     std::cout << to_string(storage);

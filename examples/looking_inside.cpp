@@ -22,8 +22,7 @@ int main() {
       .scheme = "cope(p_max=3)"});
   model.initialise(0);
   model.to(DType::f64);
-  for (const Module::Parameter& each :
-      model.parameters())  // CoPE's table is 0 at first, and then gates have no gradient
+  for (const Module::Parameter& each : model.parameters())  // CoPE's table starts at 0, and then no gate has a gradient
     if (each.path.ends_with("table"))
       raw::copy_into(Tensor::normal(each.tensor.shape(), 0, 1, Stream(1, "table"), DType::f64), each.tensor);
   const Tensor tokens = Tensor::of({1, 5, 2, 0, 3, 6}, {1, 6}, DType::i64);
