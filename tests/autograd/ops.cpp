@@ -1,4 +1,4 @@
-// Ops where samples do not say everything: ties, strips of a larger tensor, values and gradients of different tensors,
+// Properties of ops that samples do not cover: ties, strips of a larger tensor, values and gradients of different tensors,
 // one index for many.
 #include "autograd/check/gradcheck.h"
 #include "tests/support/tensors.h"

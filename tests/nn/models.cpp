@@ -1,4 +1,4 @@
-// The named models: parameter counts worked out by hand, their parts, and a training step of each kind of block.
+// The named models: parameter counts computed by hand, their parts, and a training step of each kind of block.
 #include "nn/models.h"
 
 #include "autograd/check/gradcheck.h"

@@ -130,7 +130,7 @@ TEST_CASE("a model that computes its layers again: the same loss and gradients, 
           return all;
         };
         CHECK(same_bits(step(*again), step(*plain)));
-        const Capture capture("blocks.1.*");  // is kept, and shows what it would
+        const Capture capture("blocks.1.*");  // is kept, and is compared below
         const Tensor loss = cross_entropy((*again)(tokens, pass), targets);
         const std::string text = print_graph(loss);
         CHECK(text.find("recompute") != std::string::npos);
@@ -174,7 +174,7 @@ TEST_CASE("parameter paths") {
   add("head", {"weight"});
   const Transformer untied(options);
   CHECK(paths_of(untied) == expected);
-  CHECK(parameter(untied, "position.table").shape() == Shape{9, 8});  // as many rows as the training length
+  CHECK(parameter(untied, "position.table").shape() == Shape{9, 8});  // one row per token of the training length
   CHECK(parameter(untied, "blocks.1.attention.position.cope.table").shape() == Shape{65, 4});
 }
 

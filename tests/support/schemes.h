@@ -14,7 +14,7 @@ inline TransformerOptions small(const std::string& scheme) {
   return {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .hidden = 12, .scheme = scheme};
 }
 
-// A decoder whose parameters are all random, as a pointer because modules stay where they are.
+// Returns a decoder with random parameters, as a pointer because modules cannot be moved.
 inline std::unique_ptr<Transformer> random_decoder(const TransformerOptions& options, DType dtype = DType::f64) {
   auto model = std::make_unique<Transformer>(options);
   randomise(*model, dtype);
@@ -37,7 +37,7 @@ class Bare : public BareAttention {
     randomise(root());
   }
 
-  // The parameter whose path ends so.
+  // Returns the parameter whose path ends in `ending`.
   Tensor operator[](const std::string& ending) const {
     for (const Module::Parameter& each : root().parameters())
       if (("." + each.path).ends_with("." + ending)) return each.tensor;

@@ -1,4 +1,4 @@
-// The public gradient checker: whole models, kinks, refusals, and that it leaves everything as it was.
+// The public gradient checker: whole models, kinks, refusals, and no side effects.
 #include "autograd/check/gradcheck.h"
 
 #include "autograd/op.h"
@@ -9,7 +9,7 @@ using namespace whence::test;
 
 namespace {
 
-// y = 3 x with a backward that is right but for one element.
+// y = 3 x with a backward that is wrong in one element.
 struct OneElementWrong {
   static constexpr const char* name = "one_element_wrong";
   index_t element;

@@ -1,4 +1,4 @@
-// How many kernels a layer takes, forward and backward: each launch costs a GPU as much time as a small kernel runs.
+// The number of kernels of a layer, forward and backward. Each launch costs a GPU the time of a small kernel.
 #include <string>
 
 #include "autograd/backward.h"

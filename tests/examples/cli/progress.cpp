@@ -1,4 +1,4 @@
-// What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, output folders.
+// Output of programs: progress lines with a test clock, tables, CSV, JSON lines, output folders.
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// A job whose clock stands still until told.
+// A job whose clock only moves on request.
 struct Job {
   double now = 1000;
   std::ostringstream out;

@@ -1,5 +1,5 @@
-// What every command refuses: bad usage, and what is not there. What the library refuses has its whole text in the
-// library's tests; of a command, one row shows that it arrives.
+// Refusals of every command: bad usage, and missing files. The library's tests have the whole texts of the library's
+// refusals; one row per command shows that they arrive.
 #include <sys/stat.h>
 
 #include "nn/io/safetensors.h"
@@ -12,10 +12,10 @@ using namespace whence::test;
 
 namespace {
 
-// Of a run that is planned at once.
+// Options of a run that is planned quickly.
 const std::string tiny = " --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 2 --quiet";
 
-// The files and folders that rows name.
+// Makes the files and folders that rows name.
 void prepare() {
   std::string text;
   for (int line = 0; line < 900; ++line)
@@ -137,7 +137,7 @@ const std::vector<Refusal> rows{
     {"tokenize --data text.txt --out ./text.txt", 2, "--out: ./text.txt given; another file than "},
     {"tokenize --data text.txt --out /dev/full", 4, "/dev/full: cannot write: "},
     {"tokenize --data text.txt --out link.txt", 2, "--out: link.txt given; another file "},
-    // what scripts do now
+    // commands that are scripts now
     {"lab flip_flop", 2, "whence: \"lab\" given; a command required; examples/experiments/lab.py does this now\n"},
     {"convert gpt2 --out x", 2,
         "whence: \"convert\" given; a command required; examples/experiments/convert.py does this now\n"},
@@ -202,7 +202,7 @@ TEST_CASE("refusals: bad usage is one line that says what was given and what is 
 
 TEST_CASE("refusals: a GPU that cannot be used is refused with its cause by every command that runs a model") {
   const std::string& cause = cuda_facts().refusal;
-  if (cause.empty()) return;  // there is one, real or emulated
+  if (cause.empty()) return;  // there is a GPU, real or emulated
   const Workplace here("refusals-gpu");
   write("text.txt", "a text");
   for (const char* line :

@@ -13,7 +13,7 @@ using namespace whence::test;
 
 namespace {
 
-// Sentences of a small grammar, in documents: enough to learn something from in seconds.
+// Writes sentences of a small grammar, in documents, that a model can learn in seconds.
 void write_text(const std::string& path, int documents) {
   const Stream stream(1, "tests.text");
   const char* words[] = {"the cat ", "a dog ", "sat ", "ran ", "on the mat", "to the sea", "and then "};

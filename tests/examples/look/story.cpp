@@ -1,4 +1,4 @@
-// The story's numbers: heads that are shut, the pair that it opens at, and the stops of each scheme's knob.
+// The story's numbers: heads set to 0, the pair shown first, and the stops of each scheme's knob.
 #include "examples/whence/look/story.h"
 
 #include "examples/whence/look/place.h"
@@ -87,7 +87,7 @@ TEST_CASE("look: a knob is what its scheme registers, or else the pair's content
         knob.stops, [](const look::Knob::Stop& stop) { return std::abs(stop.outcome.real) > 1e-9; });
     CHECK(moves);
   }
-  for (const SchemeInfo& info : registered_schemes()) {  // a knob that no pass has would be the score, unseen
+  for (const SchemeInfo& info : registered_schemes()) {  // a knob without a quantity would silently be the score
     if (info.knob.empty()) continue;
     CAPTURE(info.name);
     const look::Subject subject = subject_with(small(info.takes_base ? info.name + "(alibi)" : info.name), 7);

@@ -1,4 +1,4 @@
-// What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+// Properties of schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include <numbers>
 
 #include "autograd/inspect/capture.h"
@@ -59,7 +59,7 @@ TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands 
   both.sequence.positions.query = both.sequence.positions.key = places;
   CHECK(distance(slice(xpos.output(both), 0, 0, 1), slice(apart, 0, 0, 1)) == 0);
   CHECK(distance(xpos.output(both), apart) < 1e-9);
-  // Padding on the left stands before the first token, and does not move the middle: the factors are those of the tokens.
+  // Padding on the left does not move the middle: the factors are those of the tokens.
   const AttendInputs padded = random_inputs(9, Sequence::padded(present_but(9, 3, true)), 2);
   AttendInputs alone = padded;
   for (Tensor* each : {&alone.query, &alone.key, &alone.value}) *each = raw::contiguous(slice(*each, 2, 3, 9).detach());
@@ -76,7 +76,7 @@ TEST_CASE("later: rope of which no pair turns is none, and says that it reads no
   const AttendInputs inputs = random_inputs(9);
   const Bare still("rope(keep=0)");
   CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);
-  CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // of two pairs
+  CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // 0.4 of two pairs is none
   CHECK_THROWS_WITH_AS(
       Bare("interpolated(rope(keep=0), factor=2)"), doctest::Contains("reads no positions"), InputError);
 }

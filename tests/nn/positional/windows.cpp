@@ -1,4 +1,4 @@
-// What must hold of schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+// Properties of windows and scaled rotations. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include <cmath>
 #include <numbers>
 
@@ -17,7 +17,7 @@ struct Rotated {
   std::vector<double> theta, magnitude;  // of each pair
 };
 
-// By what a token at 1 has become in a run of so many.
+// Measures the rotation of a token at position 1 in a run of `tokens`.
 Rotated rotation_of(const std::string& text, index_t head_dim, index_t tokens) {
   const auto scheme = parse_schemes(text)[0].make({head_dim, 1, tokens});
   const index_t pairs = head_dim / 2;
@@ -163,7 +163,8 @@ TEST_CASE("window: as a mask of the caller's would hide it, by every executor, w
           CHECK(distance(output.detach(), wanted.detach()) < 1e-12);
           const std::vector<Tensor> found = gradients(output);
           for (std::size_t k = 0; k < found.size(); ++k)
-            if (found[k].defined() && wanted_gradients[k].defined())  // x, where nothing reads it, has none or zeros
+            if (found[k].defined() &&
+                wanted_gradients[k].defined())  // x has no gradient, or zeros, if nothing reads it
               CHECK(distance(found[k], wanted_gradients[k]) < 1e-12);
         }
       }
@@ -179,7 +180,8 @@ TEST_CASE(
   const Tensor narrow = Bare("window(window(rope, n=9), n=3)").output(inputs).detach();
   CHECK(distance(Bare("window(window(rope, n=3), n=9)").output(inputs).detach(), narrow) == 0);
   CHECK(distance(Bare("window(rope, n=3)").output(inputs).detach(), narrow) == 0);
-  const auto model = random_decoder(small("window(rope, n=3)"));  // of two layers: a token hears from 4 back
+  const auto model =
+      random_decoder(small("window(rope, n=3)"));  // two layers: a token depends on up to 4 tokens before it
   const Tensor tokens = random_tokens(1, 9, 5);
   const auto last_row = [&](index_t changed) {
     Tensor other = raw::copy(tokens);

@@ -127,7 +127,7 @@ TEST_CASE("device memory: a pool's blocks and those it may have read stay out of
   void* const first = allocator.allocate(mebibyte);
   CHECK(first != spare);
   allocator.deallocate(first, mebibyte);
-  CHECK(allocator.allocate(mebibyte) == first);  // inside, order is that of the graph: its own memory is used again
+  CHECK(allocator.allocate(mebibyte) == first);  // inside, the order is that of the graph, and its own memory is reused
   allocator.deallocate(outside, mebibyte);       // an input that the graph reads at every replay
   void* const inside = allocator.allocate(mebibyte);
   CHECK(inside != outside);

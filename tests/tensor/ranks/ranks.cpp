@@ -20,8 +20,8 @@ using namespace whence::test;
 
 namespace {
 
-// Each child's last words, and how long after the start. `work` may throw, which is then its message, or never return;
-// then it is ended 3 seconds after the limit.
+// Each child's last message, and its time since the start. If `work` throws, the error is its message. If it never returns,
+// it is killed 3 seconds after the limit.
 struct Said {
   std::string text;
   double seconds = 0;
