@@ -126,8 +126,7 @@ TEST_CASE(
     CAPTURE(std::string(to_string(dtype)));
     AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4, .dtype = dtype}, Device());
     (void)core.run(reference_executor());
-    CHECK((core.leaves().size() == 5 &&
-           core.results().size() == 6));  // q, k, v, two parameters; results also have the output
+    CHECK((core.leaves().size() == 5 && core.results().size() == 6));  // q, k, v, two parameters; and the output
     for (const NamedTensors& tensors : {core.leaves(), core.results()})
       for (const auto& each : tensors) CHECK_MESSAGE(each.second.dtype() == dtype, each.first);
     for (const nlohmann::json& line :

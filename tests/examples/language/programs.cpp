@@ -117,8 +117,7 @@ TEST_CASE("generate: a terminal gets no character that acts, a file gets the tex
   close(screen);
   std::string shown;
   std::array<char, 4096> part{};
-  for (ssize_t got = 0;
-       (got = read(terminal, part.data(), part.size())) > 0;)  // until no process has the terminal open
+  for (ssize_t got = 0; (got = read(terminal, part.data(), part.size())) > 0;)  // until the terminal is closed
     shown.append(part.data(), static_cast<std::size_t>(got));
   close(terminal);
   int status = -1;

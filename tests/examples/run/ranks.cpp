@@ -175,8 +175,7 @@ TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at 
   const auto shared = [] {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator("/dev/shm"))
-      if (has(entry.path().filename(), "whence"))
-        names.insert(entry.path().filename());  // other programs may have more
+      if (has(entry.path().filename(), "whence")) names.insert(entry.path().filename());  // others may have more
     return names;
   };
   const std::set<std::string> before = shared();

@@ -293,8 +293,7 @@ TEST_CASE("shapes that overflow, and data that overlap or leave holes, are refus
   CHECK(read_safetensors(scratch / "x").tensors.size() == 3);
   const std::string unaligned = "{\"a\":" + entry("[1]", "[0,1]", "BOOL") + ",\"b\":" + entry("[1]", "[1,5]") + "}";
   write_bytes(scratch / "x", framed(unaligned.size(), unaligned + std::string("\1\0\0\x80\x3F", 5)));
-  CHECK(read_safetensors(scratch / "x").tensors[1].second.item() ==
-        1);  // copied: the tensor does not use the file's memory
+  CHECK(read_safetensors(scratch / "x").tensors[1].second.item() == 1);  // copied from the file's memory
 }
 
 TEST_CASE("other formats are named, and only regular files are read") {

@@ -60,8 +60,7 @@ TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 toke
   AttendInputs single = alike(300, DType::f64);
   const Tensor wanted = exact.output(single);
   for (Tensor* each : {&single.x, &single.query, &single.key, &single.value}) *each = cast(*each, DType::f32);
-  CHECK(
-      distance(cast(path.output(single), DType::f64), wanted) < 1e-3);  // a power series has an error of more than 1e20
+  CHECK(distance(cast(path.output(single), DType::f64), wanted) < 1e-3);  // a power series is wrong by over 1e20
   const Tensor output = path.output(alike(8192, DType::f32), strips_executor());
   CHECK(std::isfinite(largest(output)));
   CHECK(largest(output) < 6);  // at most the largest of the values

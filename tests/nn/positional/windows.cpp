@@ -163,8 +163,7 @@ TEST_CASE("window: as a mask of the caller's would hide it, by every executor, w
           CHECK(distance(output.detach(), wanted.detach()) < 1e-12);
           const std::vector<Tensor> found = gradients(output);
           for (std::size_t k = 0; k < found.size(); ++k)
-            if (found[k].defined() &&
-                wanted_gradients[k].defined())  // x has no gradient, or zeros, if nothing reads it
+            if (found[k].defined() && wanted_gradients[k].defined())  // unread x has no gradient, or zeros
               CHECK(distance(found[k], wanted_gradients[k]) < 1e-12);
         }
       }
@@ -180,8 +179,7 @@ TEST_CASE(
   const Tensor narrow = Bare("window(window(rope, n=9), n=3)").output(inputs).detach();
   CHECK(distance(Bare("window(window(rope, n=3), n=9)").output(inputs).detach(), narrow) == 0);
   CHECK(distance(Bare("window(rope, n=3)").output(inputs).detach(), narrow) == 0);
-  const auto model =
-      random_decoder(small("window(rope, n=3)"));  // two layers: a token depends on up to 4 tokens before it
+  const auto model = random_decoder(small("window(rope, n=3)"));  // two layers: a token sees 4 back
   const Tensor tokens = random_tokens(1, 9, 5);
   const auto last_row = [&](index_t changed) {
     Tensor other = raw::copy(tokens);
