@@ -42,7 +42,7 @@ std::vector<Include> includes_under(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("layering: a layer includes only itself and what lies below it") {
+TEST_CASE("layering: a layer includes only itself and lower layers") {
   const std::map<std::string, std::set<std::string>> allowed = {{"tensor", {"tensor"}},
       {"autograd", {"autograd", "tensor"}}, {"nn", {"nn", "autograd", "tensor"}}, {"cuda", {"cuda", "tensor"}},
       {"examples", {"examples", "nn", "autograd", "tensor"}}};

@@ -199,7 +199,7 @@ TEST_CASE("several results: print_graph shows one node, and which of its results
   CHECK(text.find("#4 add f64 [2] <- #3.1, #3.0") != std::string::npos);
 }
 
-TEST_CASE("several results: what is not finite is told with the numbers that came") {
+TEST_CASE("several results: a value that is not finite is reported with the incoming numbers") {
   Example of;
   const Tensor &first = of.first, &second = of.second;
   const CheckFinite checking;

@@ -154,7 +154,7 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
   });
 }
 
-TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, as they lie and turned") {
+TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, as stored and transposed") {
   for_each_operand([]<class T>(DType dtype, T) {
     CAPTURE(std::string(to_string(dtype)));
     constexpr int row = matrix_row<T>, halves = per_register<T>;
@@ -187,7 +187,7 @@ TEST_CASE("tensor cores: copies ahead bring their numbers, and zeros where there
   });
 }
 
-TEST_CASE("tensor cores: floor at whole places and beside them, 2^x, 1 / x, tf32 and pairs of f16") {
+TEST_CASE("tensor cores: floor at integers and next to them, 2^x, 1 / x, tf32 and pairs of f16") {
   Values numbers;
   for (int i = -400; i <= 400; ++i) numbers.push_back(i * 0.0625);
   for (const float whole : {-3.0f, 1.0f, 64.0f, 4096.0f, 4194000.0f})

@@ -23,7 +23,7 @@ bool lists(const std::string& arguments, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("own program: built against an installed whence it has all commands, and its own things beside the others") {
+TEST_CASE("own program: built against an installed whence it has all commands, with its own scheme, op and task") {
   const Workplace here("own_program");
   const std::string cmake = WHENCE_CMAKE, compiler = WHENCE_COMPILER;
   if (shell(cmake + " --version").code != 0 || shell(compiler + " --version").code != 0) {

@@ -214,7 +214,7 @@ TEST_CASE("a registration that cannot be used is an error with its place, an opt
       "scheme: option 'nosuch' asked for; an option of rope required: "));
 }
 
-TEST_CASE("two schemes of one name or alias are an error that tells both places, as soon as somebody asks") {
+TEST_CASE("two schemes of one name or alias are an error that names both places, at the first use") {
   SchemeRegistry registry;
   const Site here = Site::current();
   const auto add = [&registry](const char* name, const std::vector<std::string>& aliases, const Site& at) {

@@ -178,7 +178,7 @@ TEST_CASE("parameter paths") {
   CHECK(parameter(untied, "blocks.1.attention.position.cope.table").shape() == Shape{65, 4});
 }
 
-TEST_CASE("a module more changes nobody else's first numbers") {
+TEST_CASE("an additional module does not change the initial numbers of others") {
   Transformer none(small("none")), cope(small("cope(gates=separate_keys)"));
   none.initialise(7), cope.initialise(7);
   for (const Module::Parameter& each : none.parameters()) CHECK(same_bits(each.tensor, parameter(cope, each.path)));

@@ -190,7 +190,7 @@ TEST_CASE("zeros: a table as long as the row is no row by itself") {
             Tensor::of({1, 2, 3, 4}, {1, 4}, DType::f64)) == Names{"lives", "lives", "lives", "row not read"});
 }
 
-TEST_CASE("zeros: 255 causes are told apart, and no more") {
+TEST_CASE("zeros: at most 255 causes are distinguished") {
   std::vector<Cause> causes(1);
   for (int line = 0; line < 300; ++line)
     CHECK(number_of({line % 2 ? Stop::dead : Stop::clamped, "op", std::to_string(line)}, causes) > 0);
@@ -199,7 +199,7 @@ TEST_CASE("zeros: 255 causes are told apart, and no more") {
   CHECK(number_of({Stop::whole}, causes) == 255);
 }
 
-TEST_CASE("what is found out about a graph changes nothing of what a capture saw") {
+TEST_CASE("inspection of a graph does not change a capture") {
   const Tensor x = normal_leaf({2, 3}, 1);
   const Tape tape;
   Capture capture("*");

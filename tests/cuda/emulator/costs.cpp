@@ -180,7 +180,7 @@ template <class F> static void run_on_gpu(const KernelCase& row, const Draw& dra
   f();
 }
 
-TEST_CASE("emulator: a call takes as many launches as its row in the table says") {
+TEST_CASE("emulator: a call takes the number of launches in its row of the table") {
   for (const KernelCase& row : all_kernel_cases()) {
     if (row.launches == 0) continue;
     for_each_way(row, [&](const Draw& draw) {

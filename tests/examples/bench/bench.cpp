@@ -140,7 +140,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
+TEST_CASE("bench errors: tiles in f32 differ from f64 at most twice as much as the ops on all pairs") {
   std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
   for (const nlohmann::json& line :
       results_of("errors --schemes "

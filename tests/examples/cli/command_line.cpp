@@ -132,7 +132,7 @@ TEST_CASE("what is refused, word by word: unknown options, options given twice, 
   CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
 }
 
-TEST_CASE("command line: what stands behind = is a value, whatever it begins with") {
+TEST_CASE("command line: text after = is a value, whatever it begins with") {
   Sample sample;
   REQUIRE_FALSE(sample.parse({"--out=--help", "--scheme=--"}));
   CHECK(sample.line.values()[1].second == "--");

@@ -169,7 +169,7 @@ TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
   CHECK(fixed(1e300, 3).size() == 305);
 }
 
-TEST_CASE("table: a CSV cell that a spreadsheet would run stands behind an apostrophe; numbers stay") {
+TEST_CASE("table: a CSV cell that a spreadsheet would run gets an apostrophe in front; numbers stay") {
   Table table({"name", "value"});
   table.row({"=cmd|' /C calc'!A0", "-1e-5"}).row({"@x", "+3"}).row({"+a,b", "-"}).row({"\t=1", "-inf"});
   CHECK(table.csv() == "name,value\n'=cmd|' /C calc'!A0,-1e-5\n'@x,+3\n\"'+a,b\",-\n'\t=1,-inf\n");

@@ -152,7 +152,7 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   CHECK(quantities[2].objects("marks").at(0).number("value") == 3);
 }
 
-TEST_CASE("look: the graph tells what backward never reaches, and no two of its boxes stand in one place") {
+TEST_CASE("look: the graph shows what backward never reaches, and no two of its boxes overlap") {
   for_every_scheme({true}, [](const Subject& subject, const std::string& text, bool) {
     const Graph graph = graph_of(Inspection(subject));
     std::set<std::tuple<index_t, std::size_t, std::size_t>> modules, groups;  // each folded, or unfolded

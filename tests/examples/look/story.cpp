@@ -34,7 +34,7 @@ TEST_CASE("look: the story opens at the head without which the loss moves the mo
     CHECK(pattern.at({0, pair.head, pair.i, j}) <= pattern.at({0, pair.head, pair.i, pair.j}));
 }
 
-TEST_CASE("look: without gates a head's pattern is shut; the last query of which something is asked is told of") {
+TEST_CASE("look: without gates a head's pattern is set to 0; the story shows the last graded query") {
   look::Subject subject = subject_with(small("alibi"), 7);
   subject.targets = Tensor::of({1, -1, 2, -1, 0, -1, -1}, {1, 7}, DType::i64);
   subject.answers = {"b", {}, "b", {}, "b", {}, {}};

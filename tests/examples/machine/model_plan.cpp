@@ -32,7 +32,7 @@ constexpr double layers = 2, dim = 8, heads = 2, hidden = 12, vocabulary = 5, le
 
 }  // namespace
 
-TEST_CASE("planned models: as many parameters as the real ones, with every scheme") {
+TEST_CASE("planned models: the same number of parameters as the real ones, with every scheme") {
   int checked = 0;
   for (const std::string& scheme : every_scheme()) {
     CAPTURE(scheme);

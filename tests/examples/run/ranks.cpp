@@ -170,7 +170,8 @@ TEST_CASE("ranks: one with other options, or other data, is named on all, and no
     CHECK_MESSAGE(has(text, "rank 0 and rank 1 have lr \"0.0003\" and \"0.5\""), text);
 }
 
-TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at any moment ends all; told once") {
+TEST_CASE(
+    "ranks: killed at their start they leave nothing; a signal to stop at any moment ends all, with one message") {
   const Scratch scratch("ranks-start");
   const auto shared = [] {
     std::set<std::string> names;

@@ -160,7 +160,7 @@ TEST_CASE("bad lines of a task are refused with file, line and symbol") {
   CHECK(refusal(scratch, "", words(both)).empty());
 }
 
-TEST_CASE("files for tests stand between commas, and may have commas in their names and folders") {
+TEST_CASE("test files are separated by commas, and may have commas in their names and folders") {
   const Workplace here("jsonl-commas");
   std::filesystem::create_directories("a, b");
   for (const char* name : {"train.jsonl", "questions, v2.jsonl", "plain.jsonl", "a, b/c,d.jsonl", "x", "x,y"})

@@ -257,7 +257,7 @@ TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by dua
 }
 
 TEST_CASE(
-    "compare: the first that differs in the order of the pass, by name, place and numbers, under names of one's own") {
+    "compare: the first that differs in the order of the pass, by name, place and numbers, under the user's names") {
   const Scratch scratch("compare");
   const Tensors ours = probed(scratch, cope_tensors());
   Tensors theirs;

@@ -181,7 +181,7 @@ TEST_CASE("distance steps: positions between whole numbers, and far apart, are r
   check_steps(context_of(far), {-1000, 2001, false});
 }
 
-TEST_CASE("steps of pairs are found once for what shares a sequence, and anew for other facts") {
+TEST_CASE("steps of pairs are computed once for a sequence, and again for other facts") {
   const auto steps_of = [](const AttendContext& at) { return distances_of(at).steps.query.identity(); };
   const AttendContext at = context_of(Sequence::run(6));
   AttendContext copy = at;
@@ -283,7 +283,7 @@ TEST_CASE("a mask is made once for all copies of a sequence, and anew for other 
   CHECK(other.mask().identity() != mask.identity());
 }
 
-TEST_CASE("no tensor of pairs is made where nobody asks") {
+TEST_CASE("no tensor of pairs is made without a request") {
   const index_t length = 32768;
   CHECK(peak_of([&] { (void)whole_distances(context_of(Sequence::run(length))); }) < std::size_t(100 * length));
   CHECK(peak_of([&] { (void)Sequence::continued(length - 1, 1, length).mask(); }) < std::size_t(100 * length));

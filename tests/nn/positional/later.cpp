@@ -66,7 +66,7 @@ TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 toke
   CHECK(largest(output) < 6);  // at most the largest of the values
 }
 
-TEST_CASE("path: a rotation beside it is refused, and so are inputs without x") {
+TEST_CASE("path: a sum with a rotation is refused, and so are inputs without x") {
   CHECK(error_text([] { (void)Bare("path + rope"); }).find("do not commute") != std::string::npos);
   AttendInputs bare = random_inputs(9);
   bare.x = Tensor();
@@ -97,7 +97,7 @@ TEST_CASE("forgetting: options of the other kind of gates are refused") {
       error_text([] { (void)Bare("forgetting(width=4)"); }).find("no effect without gates=pairs") != std::string::npos);
 }
 
-TEST_CASE("cable: its first form is the forgetting transformer with its gates' signs the other way round") {
+TEST_CASE("cable: its first form is the forgetting transformer with opposite signs of its gates") {
   const AttendInputs inputs = random_inputs(9);
   const Bare cable("cable(weight=no, step=softplus)"), forgetting("forgetting");
   forgetting.set("gate.weight", cable["step.weight"] * -1.0);

@@ -26,7 +26,7 @@ TEST_CASE("later: carope at one frequency for all tokens is rope, and starts the
   CHECK(distance(carope.logits(inputs), rope.logits(inputs)) > 1e-3);
 }
 
-TEST_CASE("later: a step that leads out of a phase's turn is put back to its end") {
+TEST_CASE("later: a step out of a phase's range is clamped to its end") {
   const Bare pope("pope(phase=uniform)");
   const Module::Parameter phase = pope.root().parameters()[0];
   const double turn = -2 * std::numbers::pi;
@@ -50,7 +50,7 @@ TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite 
       doctest::Contains("8191 apart in f32"), InputError);
 }
 
-TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands beside it in the batch") {
+TEST_CASE("later: xpos counts from the middle of each sequence, whatever else is in the batch") {
   const Bare xpos("xpos(scale_base=4)");
   AttendInputs both = random_inputs(9, Sequence::run(9), 2);
   const Tensor apart = xpos.output(both);
@@ -72,7 +72,7 @@ TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands 
   CHECK(distance(slice(slice(keys_of(padded), 2, 3, 9), 0, 1, 2), slice(keys_of(alone), 0, 1, 2)) == 0);
 }
 
-TEST_CASE("later: rope of which no pair turns is none, and says that it reads no positions") {
+TEST_CASE("later: rope without a rotated pair is none, and claims to read no positions") {
   const AttendInputs inputs = random_inputs(9);
   const Bare still("rope(keep=0)");
   CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);

@@ -215,7 +215,7 @@ TEST_CASE("Shaw: a clip beyond the run clips nothing") {
   CHECK(distance(wide.output(inputs), exact.output(inputs)) < 1e-13);
 }
 
-TEST_CASE("FIRE: Lambda is an absolute value, and up to the threshold rows know nothing of where they stand") {
+TEST_CASE("FIRE: Lambda is an absolute value, and up to the threshold rows do not depend on their position") {
   const Bare fire("fire(width=4, init_length=6)");
   fire.fill("distance_scale", 0.1), fire.fill("threshold_scale", 1);
   const Tensor positive = added(fire, random_inputs(12));
@@ -267,7 +267,7 @@ TEST_CASE("initial parameters of the schemes of distances") {
   CHECK(parameter(*made("fire"), "threshold_scale").item() == 1);
 }
 
-TEST_CASE("schemes of distances: what is refused, and how it is said") {
+TEST_CASE("schemes of distances: refusals and their messages") {
   const auto refusal = [](const std::string& text, const SchemeSizes& sizes) {
     return message([&] {
       SchemeList list(parse_schemes(text), sizes, SchemeList::Owner::layer),

@@ -78,7 +78,7 @@ TEST_CASE("rope: dynamic scaling says that its rows depend on the length of the 
   CHECK(parse_schemes("rope(scaling=llama3)")[0].make({8, 2, 9})->claims().prefix_consistent);
 }
 
-TEST_CASE("rope: what is dropped does not turn, at any distance, and lengths of lists and shares are checked") {
+TEST_CASE("rope: dropped pairs do not rotate, at any distance, and lengths of lists and shares are checked") {
   const Rotated kept = rotation_of("rope(keep=0.3)", 16, 8), plain = rotation_of("rope", 16, 8);
   for (std::size_t m = 0; m < 8; ++m) CHECK(kept.theta[m] == (m < 2 ? plain.theta[m] : 0));
   const AttendInputs inputs = random_inputs(9);
@@ -136,7 +136,7 @@ TEST_CASE("layers: parameters are in those layers alone, every fourth has none, 
     CHECK(distance(decoding(raw::slice(tokens, 1, t, t + 1)), slice(whole, 1, t, t + 1).detach()) < 1e-12);
 }
 
-TEST_CASE("window: as a mask of the caller's would hide it, by every executor, with and without a causal mask") {
+TEST_CASE("window: equal to a mask of the caller, by every executor, with and without a causal mask") {
   for (const char* scheme : {"none", "rope", "kerple", "shaw", "fire", "forgetting", "cope(p_max=3)", "dape(kerple)",
            "cdape(kerple)", "hard_attention", "cope_alibi"})
     for (const bool causal : {true, false})

@@ -65,7 +65,7 @@ TEST_CASE("device memory: for a size that is missing no more cached blocks go ba
   CHECK(allocator.statistics().reserved == 0);
 }
 
-TEST_CASE("device memory: out of memory says asked, free, who holds the most, what must go; the engine goes on") {
+TEST_CASE("device memory: out of memory names request, free memory, largest holder and need; the engine goes on") {
   SmallDevice device;
   Allocator allocator(device);
   const Site here = Site::current();

@@ -237,7 +237,7 @@ void walk_on_cpu(const KernelCases& rows) {
   }
 }
 
-// report_faults writes nothing: "an index out of range is told" in tests/cuda/elementwise.cpp tests it. Tiled attention
+// report_faults writes nothing: "an index out of range is reported" in tests/cuda/elementwise.cpp tests it. Tiled attention
 // and products of few rows exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
 TEST_CASE("every kernel has a row in the table") {
   std::set<std::string> in_table{

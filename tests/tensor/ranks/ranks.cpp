@@ -160,7 +160,7 @@ TEST_CASE("ranks: one that ends after its last exchange has been heard by all") 
       CHECK(said.text == "done");
 }
 
-TEST_CASE("ranks: who died is told to those that wait for a third, and one alone says what went wrong") {
+TEST_CASE("ranks: a death is reported to ranks that wait for a third, and only one rank prints the error") {
   const std::vector<Said> said = in_processes(8, 15, [](Communicator& ranks) {
     if (ranks.rank() == 7) _exit(5);
     if (ranks.rank() == 6) usleep(200000);
