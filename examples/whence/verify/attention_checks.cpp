@@ -80,7 +80,7 @@ Cell tiled(const Subject& subject, const BareAttention& small) {
       if (tokens == 9 || left + right == 0)
         largest = std::max(largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, left, right));
   }
-  return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
+  return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or all drawn positions, 1 to 3 heads, padded");
 }
 
 // Returns the number of entries of x before its axis of heads, the first axis where `shape` differs.
@@ -142,7 +142,7 @@ Cell key_heads(const Subject& subject, const BareAttention&) {
       }
     }
   }
-  return Cell::within(largest, rounding, "8 heads read 4, 2 and 1 of keys and values; by every executor");
+  return Cell::within(largest, rounding, "8 query heads read 4, 2 and 1 key heads; by every executor");
 }
 
 // Returns rows [begin, end) of sequence b of [b h t d] or [b t c].
@@ -270,7 +270,7 @@ Cell head_masks(const Subject& subject, const BareAttention& scheme) {
       const Tensor alone = output(raw::contiguous(raw::slice(masks, 1, head, head + 1)));
       apart = std::max(apart, largest_difference(raw::select(together, 1, head), raw::select(alone, 1, head)));
     }
-    if (!subject.claims.mask_per_head) return Cell::failed(apart, "says that it refuses a mask per head, and does not");
+    if (!subject.claims.mask_per_head) return Cell::failed(apart, "claims to refuse a mask per head, and does not");
     return Cell::within(apart, rounding);
   } catch (const InputError& error) {
     if (subject.claims.mask_per_head) throw;
@@ -284,11 +284,10 @@ const std::vector<ConformanceCheck>& attention_checks() {
   static const std::vector<ConformanceCheck> checks{
       {"strips", "blocks of query rows give the same output and gradients", of_attention(strips)},
       {"tiled", "tile programs give the same output and gradients", of_attention(tiled)},
-      {"key heads", "heads that share keys and values are those of the model that has copies of them",
-          of_attention(key_heads)},
-      {"hidden", "what a later token or padding holds changes no bit of what does not see it", of_attention(hidden)},
-      {"planned", "planned first, as programs do, a pass has the same shapes and then the same numbers", planned},
-      {"head masks", "each head may have a mask of its own, where that is claimed", of_attention(head_masks)}};
+      {"key heads", "heads that share keys and values equal heads with copies of them", of_attention(key_heads)},
+      {"hidden", "later tokens and padding change no bit of rows that do not see them", of_attention(hidden)},
+      {"planned", "a pass that was planned first has the planned shapes and the same numbers", planned},
+      {"head masks", "each head may have its own mask, if claimed", of_attention(head_masks)}};
   return checks;
 }
 

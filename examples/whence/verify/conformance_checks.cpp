@@ -57,7 +57,7 @@ Tensor cotangent_of(const Subject& subject, const Shape& shape) {
 Cell as_claimed(bool holds, double apart, double tolerance, const std::string& otherwise) {
   if (holds) return Cell::within(apart, tolerance);
   return apart > tolerance ? Cell{Cell::Mark::differs_as_claimed, apart, otherwise + ", as it says"}
-                           : Cell::failed(apart, "says: " + otherwise + "; that is not so");
+                           : Cell::failed(apart, "says: " + otherwise + "; it does not");
 }
 
 Cell gradients(const Subject& subject) {
@@ -176,7 +176,8 @@ Cell prefix(const Subject& subject) {
   for (const auto& [shorter, longer] : {std::pair{index_t{2}, some ? first - 1 : 3 * capacity},
            std::pair{first - 1, first}, std::pair{first, first + 1}, std::pair{first + 1, 3 * capacity}})
     if (shorter > 0 && changed(shorter, longer) != subject.claims.changes_rows.reached(shorter, longer))
-      return Cell::failed(apart, to_text("a run of ", shorter, " tokens that comes to ", longer, ": says otherwise"));
+      return Cell::failed(
+          apart, to_text("a run of ", shorter, " tokens, continued to ", longer, ": the scheme claims otherwise"));
   return ends;
 }
 
@@ -287,12 +288,12 @@ std::vector<ConformanceCheck> all_checks() {
       {"padded decoding", "prompts of different lengths, padded on the left, decode as each alone", padded_decoding},
       {"padding", "a padded run gives the rows of the run without padding, left and right", padding},
       {"batch", "sequences of a batch do not see each other", batch_independence},
-      {"batch sum", "a batch that is there twice gives twice the gradient", batch_sum},
-      {"shift", "moving all positions changes nothing, where that is claimed", shift}};
+      {"batch sum", "a doubled batch gives twice the gradient", batch_sum},
+      {"shift", "moving all positions changes nothing, if claimed", shift}};
   for (const ConformanceCheck& check : attention_checks()) checks.push_back(check);
   for (const ConformanceCheck& check : std::vector<ConformanceCheck>{{"one token", "a run of one token", one_token},
            {"longer", "a run of three times the training length works, or is refused", longer_than_trained},
-           {"f32 f16 bf16", "logits of narrower numbers, apart from f64 by so many of their epsilons", narrow_numbers},
+           {"f32 f16 bf16", "logits in narrower dtypes: difference from f64, in epsilons", narrow_numbers},
            {"same bits", "any number of threads, any time: the same bits", same_bits}})
     checks.push_back(check);
   return checks;

@@ -64,7 +64,7 @@ GradientFigures GradientChecks::figures() const {
 GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options) {
   GradientChecks checks{op.name, {}};
   if (options.twice && op.once) {
-    checks.note = "has no second derivative, and says so where one is asked for";
+    checks.note = "has no second derivative, and refuses one with an error";
     return checks;
   }
   for (CheckedSample& sample : op.samples()) {
