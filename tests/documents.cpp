@@ -18,7 +18,6 @@ namespace {
 
 const fs::path root = test::source_folder();
 
-// Returns the sources of a layer with one of these endings.
 std::vector<fs::path> sources_of(const std::string& layer, const std::set<std::string>& endings) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::recursive_directory_iterator(root / layer))

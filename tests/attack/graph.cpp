@@ -65,7 +65,6 @@ bool fits(const CheckedSample& sample) {
   return !sample.kinked && numbers > 0 && numbers < 200;
 }
 
-// Returns the failure of one graph, or "".
 std::string one_graph(std::uint64_t seed, std::map<std::string, int>& met) {
   std::mt19937_64 random(seed);
   std::vector<Step> steps;

@@ -49,7 +49,6 @@ struct Two {
   }
 };
 
-// An op that returns its input.
 struct Same {
   static constexpr const char* name = "same";
   struct Saved {};
@@ -57,7 +56,6 @@ struct Same {
   Grads<1> backward(const Saved&, std::span<const Tensor, 1> dy, Needs<1>) const { return {dy[0]}; }
 };
 
-// y = x^2, whose forward saves a tensor twice.
 struct SavesTwice {
   static constexpr const char* name = "saves_twice";
   struct Saved {

@@ -12,7 +12,6 @@ using namespace whence::test;
 
 namespace {
 
-// Runs a few ops that save their inputs.
 Tensor body(const std::vector<Tensor>& in) { return tanh(matmul(tanh(matmul(in[0], in[1])), in[1])) * in[0]; }
 
 struct Result {

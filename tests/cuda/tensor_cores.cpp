@@ -23,7 +23,6 @@ template <class F> void for_each_operand(const F& f) {
   if (emulator_settings()) f(DType::f64, double());
 }
 
-// Whole numbers from -most to most.
 Tensor whole_numbers(const Shape& shape, index_t most, std::uint64_t seed, DType dtype) {
   const Stream random(seed, "whole numbers");
   Values values;
@@ -64,7 +63,6 @@ void check_covers(int rows, int columns, int registers, int halves, const PlaceO
   CHECK(*places.rbegin() == std::pair(rows - 1, columns - 1));
 }
 
-// Returns row 0 of a times column 0 of b, plus c.
 double one_sum(DType operand, const Values& of_a, const Values& of_b, double c) {
   const index_t inner = operand == DType::f32 ? 8 : 16;
   Values a(static_cast<std::size_t>(16 * inner)), b(static_cast<std::size_t>(8 * inner)), sums(128);

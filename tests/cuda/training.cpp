@@ -134,7 +134,6 @@ TEST_CASE("cuda: where a validation lacks memory, a graph gives its own back") {
 
 namespace {
 
-// Changes that a test makes to five steps.
 struct Changes {
   std::function<void(std::int64_t part, TrainingBatch& batch)> batch = [](std::int64_t, TrainingBatch&) {};
   std::function<Tensor(const Tensor& loss)> loss = [](const Tensor& given) { return given; };

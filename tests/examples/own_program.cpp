@@ -14,7 +14,6 @@ Outcome well(const std::string& script) {
   return outcome;
 }
 
-// Returns the program's output.
 std::string own(const std::string& arguments) { return well("built/whence " + arguments).out; }
 
 bool lists(const std::string& arguments, const std::string& name) {

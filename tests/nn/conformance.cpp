@@ -30,7 +30,6 @@ int check_rows(const std::vector<std::string>& texts) {
   return run;
 }
 
-// A bias with one flaw.
 enum class Flaw {
   none,
   sees_future,

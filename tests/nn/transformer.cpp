@@ -12,7 +12,6 @@ using namespace whence::test;
 
 namespace {
 
-// All gradients of one training step as one row of numbers.
 Tensor gradients_of_a_step(const Transformer& model, const Tensor& tokens, const Tensor& targets, const Pass& pass) {
   std::vector<Tensor> parts;
   const Tensor loss = cross_entropy(model(tokens, pass), targets);

@@ -29,7 +29,6 @@ using Arguments = std::vector<std::string>;
 Arguments operator+(Arguments left, const Arguments& right);
 Arguments words(const std::string& line);  // splits at blanks outside parentheses and single quotes
 
-// True if the condition becomes true in that time.
 template <class Condition> bool soon(const Condition& condition, int seconds = 60) {
   for (int waited = 0; waited < 1000 * seconds; ++waited) {
     if (condition()) return true;
@@ -66,7 +65,6 @@ class RunningProgram {
   pid_t child_ = 0;
 };
 
-// Runs a command to its end.
 Outcome run(const std::string& command, const Arguments& arguments);
 Outcome ran(const std::string& line);   // "train flip_flop --out F"
 Outcome done(const std::string& line);  // must end with 0

@@ -29,7 +29,6 @@ inline Tensor random_tokens(index_t batch, index_t length, index_t vocabulary, s
   return Tensor::of(tokens, {batch, length}, DType::i64);
 }
 
-// All parameters are random or copied.
 class Bare : public BareAttention {
  public:
   explicit Bare(const std::string& text, index_t heads = 2, index_t head_dim = 4, index_t length = 12)
@@ -56,7 +55,6 @@ class Bare : public BareAttention {
   }
 };
 
-// Random queries, keys and values, all leaves.
 inline AttendInputs random_inputs(
     index_t length, const Sequence& sequence, index_t batch = 1, index_t heads = 2, index_t head_dim = 4) {
   const Shape shape{batch, heads, length, head_dim};

@@ -23,7 +23,6 @@ struct OpDisagreement {
   std::string worst = {};           // the sample and the tensor that have it
 };
 
-// Runs the op's samples in this dtype.
 [[nodiscard]] OpDisagreement device_disagreement(const CheckedOp& op, DType dtype);
 
 // Returns the largest difference allowed in this dtype.

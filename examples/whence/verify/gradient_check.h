@@ -42,7 +42,6 @@ struct GradientChecks {
   [[nodiscard]] GradientFigures figures() const;            // over all cases
 };
 
-// Checks the samples of an op.
 [[nodiscard]] GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options);
 
 // Checks output, defined logits and embedded tokens with respect to every input and every parameter at once: causal,

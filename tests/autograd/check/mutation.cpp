@@ -18,7 +18,6 @@ namespace {
 // Returns the faulty gradient for the gradient dx of input k.
 using Fault = std::function<Tensor(std::size_t k, const Tensor& dx)>;
 
-// A recorded op with a fault in its backward.
 class FaultyNode final : public Node {
  public:
   FaultyNode(Edge op, Fault fault) : Node(op.node->site), op_(std::move(op)), fault_(std::move(fault)) {}
@@ -78,7 +77,6 @@ bool passes(const CheckedSample& sample, const Fault& fault, bool twice = false)
   return check([&] { return sample.run(sample.inputs); }, sample.inputs, fault, twice).ok();
 }
 
-// Properties of an op's gradients over all of its samples.
 struct Gradients {
   std::set<std::size_t> inputs, uneven;  // inputs with nonzero gradients; inputs whose gradient `moved` changes
 };

@@ -98,7 +98,6 @@ std::map<std::string, Budget> budgets() {
   return all;
 }
 
-// Returns "", or the counts over the budget.
 std::string over(const std::string& name, const Counters& counted, const Budget& budget) {
   using gpu::emulator::worst_place;
   std::string text;
@@ -171,7 +170,6 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
   });
 }
 
-// Calls f() with the kernels of the GPU.
 template <class F> static void run_on_gpu(const KernelCase& row, const Draw& draw, const F& f) {
   const Given start = given(row, draw);
   const Tensors in = on_gpu(start.in, 0), out = on_gpu(start.out, 0);

@@ -20,7 +20,6 @@ using namespace whence::test;
 
 namespace {
 
-// Returns the output of `whence bench`, line by line.
 std::vector<nlohmann::json> results_of(const std::string& what) {
   return json_lines(done("bench " + what + " --json").out);
 }

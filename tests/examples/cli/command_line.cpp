@@ -23,7 +23,6 @@ using namespace whence;
 
 namespace {
 
-// A program with one option of each kind.
 struct Sample {
   int layers = 4;
   std::uint64_t seed = 0;
@@ -62,7 +61,6 @@ struct Outcome {
   std::string message;
 };
 
-// Runs run_main() and captures standard error.
 Outcome outcome(const std::function<int()>& body) {
   std::ostringstream caught;
   std::streambuf* const before = std::cerr.rdbuf(caught.rdbuf());

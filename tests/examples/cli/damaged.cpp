@@ -81,7 +81,6 @@ Change fact(const std::string& name, const std::string& value) {
 
 Tensor ones(const Shape& shape, DType dtype = DType::f64) { return Tensor::ones(shape, dtype); }
 
-// Makes the files that the rows damage.
 void prepare() {
   const std::string tiny = " --dim 8 --layers 1 --heads 2 --batch 2 --quiet";
   std::string text, questions;
@@ -158,7 +157,6 @@ std::vector<Damage> damages() {
       {text, json("/facts/model.scheme", "absolute(rows=1000000000)"), draw, 3,
           "a model of 1 layers of dim 8 has at least "},
       {"lm/weights.safetensors", last_bit_flipped(), draw + " --accept-damaged", 0, "is damaged: its SHA-256 is "},
-      // tensors for probe and look
       {"in", cut(8), probe, 3, "safetensors: 8 bytes; "},
       {"in", without("k"), probe, 3, "missing: k [2,2,5,4]; there: \"cotangent\", \"q\", \"table\", \"v\"; "},
       {"drawn", [](const std::string& bytes) { return bytes; },

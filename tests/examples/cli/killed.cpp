@@ -9,7 +9,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The progress of the runs in a folder.
 struct Progress {
   int steps = 0;  // in their newest checkpoints
   int lines = 0;  // of their logs

@@ -11,7 +11,6 @@ using namespace whence::test;
 
 namespace {
 
-// A machine on which everything fits.
 MachineFacts fitting() {
   MachineFacts facts;
   facts.compiler = "g++ 12.2.0";

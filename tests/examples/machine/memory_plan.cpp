@@ -24,7 +24,6 @@ PlannedTraining training_of(const TransformerOptions& model, index_t batch, std:
   return {.model = model, .sequences = batch, .length = model.length, .accumulate = accumulate};
 }
 
-// Returns the peak of the same steps, measured.
 std::size_t measured_peak(const PlannedTraining& training) {
   Allocator& allocator = memory_of(Device::cpu());
   const std::size_t live = allocator.statistics().live;
@@ -186,7 +185,6 @@ TEST_CASE("free memory: no more than the machine says is available") {
   CHECK(free > 0);
   CHECK(free <= total * 1024);
 
-  // of what RLIMIT_AS leaves, too
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   constexpr std::size_t left = std::size_t{64} << 20;

@@ -20,7 +20,6 @@ Tokens drawn(const std::string& name, index_t length, std::uint64_t number, Read
   return chomsky_problem(name).draw(draw, length, reading);
 }
 
-// Counts the values of f(string).
 template <class Function>
 auto counted(const std::string& name, index_t length, int strings, Reading reading, const Function& f) {
   std::map<decltype(f(Tokens{})), int> counts;
@@ -36,7 +35,6 @@ std::set<Tokens> support(const std::string& name, index_t length, Reading readin
   return strings;
 }
 
-// Returns all strings of `length` symbols below `kinds`.
 std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
   std::set<Tokens> strings{{}};
   for (index_t i = 0; i < length; ++i) {
@@ -55,7 +53,6 @@ void check_share(int count, int total, double p) {
   CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
 }
 
-// Checks that all values have the same probability.
 template <class Counts> void check_uniform(const Counts& counts, std::size_t values) {
   CHECK(counts.size() == values);
   int total = 0;
@@ -63,7 +60,6 @@ template <class Counts> void check_uniform(const Counts& counts, std::size_t val
   for (const auto& [value, count] : counts) check_share(count, total, 1 / static_cast<double>(values));
 }
 
-// Returns the percentage of right answers of a guess.
 double accuracy(const Guess& guess, const Batch& batch) {
   Errors errors;
   errors.add(batch, guess.predict(batch));

@@ -16,7 +16,6 @@ using namespace whence::tasks;
 
 namespace {
 
-// Returns the text of the tokens, with a mark for no token.
 std::string text_of(const Task& task, const Tokens& tokens) {
   std::string text;
   for (const std::int64_t token : tokens) text += token == no_target ? "." : task.text(token);

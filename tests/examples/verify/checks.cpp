@@ -15,7 +15,6 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// Returns f(x) as an op with one sample.
 CheckedOp op_of(const std::function<Tensor(const Tensor&)>& f, const Tensor& x = normal({2, 3}, 1)) {
   const auto run = [f](const Tensors& in) { return f(in[0]); };
   return {"planted", false, [=] { return std::vector<CheckedSample>{{"two by three", false, {x}, run}}; }};

@@ -54,7 +54,6 @@ Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::string&
   return ran("probe --scheme '" + scheme + "' --in " + scratch / "in" + " --out " + scratch / "out" + " " + more);
 }
 
-// Returns the tensors that it writes.
 Tensors probed(const Scratch& scratch, const Tensors& tensors, const std::string& more = {},
     const std::string& scheme = "cope(p_max=3)") {
   const Outcome outcome = probe(scratch, tensors, more, scheme);
@@ -71,7 +70,6 @@ Tensors with(Tensors tensors, const std::string& name, const Tensor& tensor) {
   return tensors;
 }
 
-// Returns the largest difference of tensors of two results.
 double distance(const Tensors& ours, const Tensors& theirs, const std::vector<std::string>& names) {
   double furthest = 0;
   for (const std::string& name : names) furthest = std::max(furthest, test::distance(ours.at(name), theirs.at(name)));

@@ -14,7 +14,6 @@ namespace {
 
 constexpr index_t dim = 8, heads = 2, length = 6;
 
-// One attention layer with random parameters.
 class Layer {
  public:
   explicit Layer(const std::string& scheme)

@@ -37,7 +37,6 @@ double apart(const std::vector<Named>& a, const std::vector<Named>& b) {
   return apart;
 }
 
-// value + tangent e
 Tensor dual_of(const Tensor& value, const Tensor& tangent) {
   const Tensor dual = raw::cast(value, DType::dual);
   for (index_t i = 0; i < dual.numel(); ++i) dual.data<Dual>()[i].tangent = tangent.data<double>()[i];

@@ -33,7 +33,6 @@ double number(const Tensor& positions, index_t b, index_t t) {
   return positions.rank() == 2 ? positions.at({positions.size(0) == 1 ? 0 : b, t}) : positions.at({t});
 }
 
-// Computes the distance of one pair from the positions.
 double distance_by_hand(const AttendContext& at, index_t b, index_t i, index_t j) {
   const Positions& p = at.positions;
   double steps = number(p.undivided_query.defined() ? p.undivided_query : p.query, b, i) -
@@ -86,7 +85,6 @@ void check_steps(const AttendContext& at, const Expected& expected) {
   check_distances(at);
 }
 
-// Checks each pair of a mask.
 void check_mask(const Sequence& sequence) {
   const Tensor mask = sequence.mask();
   REQUIRE(mask.defined());

@@ -59,7 +59,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
-// Returns the new seal.
 std::string rewrite(const fs::path& path, const std::function<void(SafetensorsFile&)>& change) {
   SafetensorsFile file = read_safetensors(path.string());
   change(file);

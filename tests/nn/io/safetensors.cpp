@@ -26,7 +26,6 @@ std::string framed(std::uint64_t length, const std::string& rest) {
   return bytes + rest;
 }
 
-// Returns a file with this header and `data` zero bytes.
 std::string with_header(const std::string& json, std::size_t data = 0) {
   return framed(json.size(), json + std::string(data, '\0'));
 }

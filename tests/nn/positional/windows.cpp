@@ -17,7 +17,6 @@ struct Rotated {
   std::vector<double> theta, magnitude;  // of each pair
 };
 
-// Measures the rotation of a token at position 1 in a run of `tokens`.
 Rotated rotation_of(const std::string& text, index_t head_dim, index_t tokens) {
   const auto scheme = parse_schemes(text)[0].make({head_dim, 1, tokens});
   const index_t pairs = head_dim / 2;

@@ -34,7 +34,6 @@ class SmallDevice final : public BlockSource {
   int given_back = 0;
 };
 
-// Returns the error that `run` throws.
 template <class Run> OutOfMemory out_of_memory(const Run& run) {
   try {
     run();

@@ -170,7 +170,6 @@ void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
   }
 }
 
-// Checks that the rest of y's storage has not changed.
 void expect_untouched_around(const Tensor& y, const Tensor& before) {
   if (y.is_contiguous() && y.numel() == before.numel()) return;
   const Tensor now = raw::copy(whole(y));

@@ -76,7 +76,6 @@ struct WorkedFamily {
   const std::vector<Setting> settings;
 };
 
-// One example: its inputs and parameters as leaves, and their schemes.
 class Example {
  public:
   explicit Example(const Setting& setting) : setting_(setting), json_(worked_json(setting.name)) {
@@ -117,7 +116,6 @@ class Example {
     return sequence;
   }
 
-  // x with its positions
   Tensor embedded() const { return stages().embeds.at(0).scheme->embed(input("x"), sequence().positions); }
 
   using Result = BareAttention::Result;
@@ -253,7 +251,6 @@ inline void check_embedding(const Example& it) {
   check_loss(it, output, "W");
 }
 
-// Checks everything in the file for each example.
 inline void check_worked(const WorkedFamily& family) {
   for (const Setting& setting : family.settings) {
     CAPTURE(setting.name);
