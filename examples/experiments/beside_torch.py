@@ -161,7 +161,7 @@ def schemes(text: str) -> list[str]:
         except ValueError as refused:
             raise argparse.ArgumentTypeError(str(refused))
         if name.startswith(formulas.PAIR_BY_PAIR):
-            raise argparse.ArgumentTypeError(f"{name} given; its formula goes pair by pair, and its time means nothing; another scheme required")
+            raise argparse.ArgumentTypeError(f"{name} given; its formula goes pair by pair, so that its time has no meaning; another scheme required")
     return formulas.split(text, ",")
 
 

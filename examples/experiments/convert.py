@@ -227,7 +227,7 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
             "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
     original = int(own.get("original", 0)) or length
     require(kind != "dynamic" or original == length,
-            f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
+            f"scheme: original {original} in a model of {length} tokens given; one number for both required, because transformers has one")
 
     def value(field: str) -> Any:
         numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, ROPE_TYPES[kind][field]).split(":")]
@@ -282,7 +282,7 @@ class Theirs:
         if first is second or tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
-            print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
+            print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a separate head")
         return {"embedding.weight": table, "head.weight": head}
 
 
@@ -327,11 +327,11 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
     length = extent("position") if gpt2 else config.size(fields["length"])
     require(key and key % head_dim == 0 and heads % (key // head_dim) == 0,
-            f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
+            f"{folder}: keys of {key} dimensions; a number of heads of {head_dim} that divides {heads} required")
     names = *(fields[name] for name in ("vocabulary", "length", "layers", "hidden")), "num_key_value_heads"
     for name, number in zip(names, (vocabulary, length, layers, hidden, key // head_dim)):
         if config.all.get(name, number) != number:
-            print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
+            print(f"note: {config.path}: {name} is {config.all[name]}, but {number} in the weights, which decide")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
         "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim),
         "in": (hidden, dim), "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
@@ -385,7 +385,7 @@ def other_cut(whole: tokenizers.Tokenizer, model: dict[str, Any]) -> str:
     theirs, ours = ([piece for piece, _ in cut.pre_tokenize_str(text)] if cut else [text] for cut, text in
                     ((whole.pre_tokenizer, normal(SAMPLE)), (CUT, SAMPLE)))
     if normal("e\u0301") != "e\u0301":
-        print("note: text is not normalised first, as tokenizer.json says: it has to be in NFC")
+        print("note: text is not normalised, unlike in tokenizer.json: it must be in NFC")
     return next((f"{one!r} where GPT-2 has {two!r}" for one, two in zip([*theirs, ""], [*ours, ""]) if one != two), "") or next(
         (f"{name} {model[name]}" for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)), "")
 
@@ -410,11 +410,11 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
     require(model["type"] == "BPE" and BYTES.keys() <= model["vocab"].keys(),
             f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
     if other := other_cut(whole, model):
-        require(anyway, f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
+        require(anyway, f"{folder}: tokenizer.json cuts text unlike GPT-2: {other}; --tokeniser gpt2 accepts its tokens all the same. Text "
                 "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
-        print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
+        print(f"note: text is cut as in GPT-2, unlike in training ({other}); forward() takes token numbers from `tokenizers`")
     if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
-        print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
+        print(f"note: {len(read)} added tokens are recognised in text there, but not here: {', '.join(map(repr, read[:4]))}")
     return model["vocab"], [line if isinstance(line, str) else " ".join(line) for line in model["merges"]], added
 
 
@@ -433,7 +433,7 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     for content, number in added.items():
         text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # other texts are written unchanged
         if isinstance(number, int) and number >= rows:
-            print(f"note: the added token {content!r} left out: it is number {number}, and the model has {rows}")
+            print(f"note: the added token {content!r} left out: its number is {number}, and the model has {rows}")
             table.pop(content, None)
         elif table.get(content) != number:
             table.setdefault(text, number)

@@ -36,10 +36,10 @@ def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int 
     """Returns the tokeniser's function from text to numbers, its <|endoftext|>, and the number of unknown text; None for each that is missing."""
     path = pathlib.Path(folder) / "tokeniser.json"
     if not path.is_file():
-        raise ValueError(f"{folder}: no {path.name} in it; a folder that `whence train lm` left required")
+        raise ValueError(f"{folder}: no {path.name} in it; a folder of `whence train lm` required")
     file = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(file, dict) or file.get("format") != "whence tokeniser":
-        raise ValueError(f"{path}: no tokeniser of a run; the file that `whence train lm` left required")
+        raise ValueError(f"{path}: no tokeniser of a run; the file of `whence train lm` required")
     if file["kind"] == "bytes":
         return lambda text: list(text.encode()), None, None
     numbers = {token: at for at, token in enumerate(file.get(file["kind"], []), 1)}
@@ -142,7 +142,7 @@ def main(words: list[str] | None = None) -> int:
         if options.out and os.path.realpath(options.out) in map(os.path.realpath, (options.questions, options.run)):
             raise ValueError(f"--out: {options.out} given, which is read; another file required")
         if options.out and not pathlib.Path(options.out).absolute().parent.is_dir():
-            raise ValueError(f"--out: {options.out} given; a file in a folder that is there required")
+            raise ValueError(f"--out: {options.out} given; a file in an existing folder required")
         asked = list(questions(options.questions))
         if not asked:
             raise ValueError(f"{options.questions}: no line given; objects of context, choices and answer required")

@@ -260,7 +260,7 @@ def files_decide():
             *((gpt2, changed(gpt2, {name: x.to(half).double() for name, x in gpt2[1].items()}), {"dtype": half}, "", {}) for half in halves),
             *((each, each, {}, "norms have epsilon 1e-06", {"activation": "relu"}) for each in (small, changed(small, {"lm_head.weight": other})))):
         taken(write(new(), given, **how), wanted, says, **has)
-    run = taken(write(Path("own"), own), own, "a head of its own", tied=False)
+    run = taken(write(Path("own"), own), own, "a separate head", tied=False)
     require(fields(there_and_back(Path("own"), run))["tie_word_embeddings"] is False, "and stays one")
     untied, ln_1 = {"tie_word_embeddings": False}, "h.1.ln_1.weight"
     for words, *changes in (
@@ -394,7 +394,7 @@ def tokenisers():
     theirs, run = write(Path("whole"), given), Path("whole.run")
     (theirs / "tokenizer.json").write_bytes(BOM + pieces.to_str().encode())
     said = converted(theirs, "--out", run)
-    require(f"320 tokens, of which {count} have a text" in said and "1 added tokens are not read out of text" in said, said)
+    require(f"320 tokens, of which {count} have a text" in said and "1 added tokens are recognised in text there" in said, said)
     own = fields(run, "tokeniser.json")
     require((own["vocabulary"], len(own["vocab"]), own["vocab"]["caf\u00c3\u00a9"]) == (320, count, pieces.token_to_id("caf\u00e9")), "an added one")
     loaded, ids, spelling = whence.load(str(run)), alone.encode(text).ids, {number: token for token, number in own["vocab"].items()}
@@ -420,10 +420,10 @@ def tokenisers():
     digits = dict(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, whole["pre_tokenizer"]]})
     vocab = whole["model"]["vocab"]
     for outcome, words, rows, change, inside, *more in (  # `change`: of tokenizer.json; `inside`: of its model
-            ("refused", "otherwise than GPT-2: '\u0120' where GPT-2 has '\u012012'", 320, digits, {}),
+            ("refused", "unlike GPT-2: '\u0120' where GPT-2 has '\u012012'", 320, digits, {}),
             ("taken", "otherwise than in training", 320, digits, {}, "--tokeniser", "gpt2"),
-            ("refused", "otherwise than GPT-2", 320, dict(pre_tokenizer={**whole["pre_tokenizer"], "add_prefix_space": True}), {}),
-            ("refused", "otherwise than GPT-2", 320, dict(normalizer={"type": "Lowercase"}), {}),
+            ("refused", "unlike GPT-2", 320, dict(pre_tokenizer={**whole["pre_tokenizer"], "add_prefix_space": True}), {}),
+            ("refused", "unlike GPT-2", 320, dict(normalizer={"type": "Lowercase"}), {}),
             ("taken", "in NFC", 320, dict(normalizer={"type": "NFC"}), {}),
             ("refused", "ignore_merges True", 320, {}, dict(ignore_merges=True)),
             ("refused", "byte-level BPE or --tokeniser required", 320, dict(added_tokens=[]), dict(vocab={"a": 0}, merges=[])),
