@@ -411,7 +411,7 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
             f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
     if other := other_cut(whole, model):
         require(anyway, f"{folder}: tokenizer.json cuts text unlike GPT-2: {other}; --tokeniser gpt2 accepts its tokens all the same. Text "
-                "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
+                "is then cut unlike in training, so that token numbers must come from `tokenizers`")
         print(f"note: text is cut as in GPT-2, unlike in training ({other}); forward() takes token numbers from `tokenizers`")
     if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
         print(f"note: {len(read)} added tokens are recognised in text there, but not here: {', '.join(map(repr, read[:4]))}")

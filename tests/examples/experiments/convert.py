@@ -255,7 +255,7 @@ def files_decide():
             (headed, gpt2, {}, "", {"tied": True}),
             (changed(headed, tie_word_embeddings=False), gpt2, {"metadata": {"transformer.wte.weight": "lm_head.weight"}}, "", {"tied": True}),
             (both, gpt2, {}, "", {"tied": True}), (changed(both, tie_word_embeddings=False), gpt2, {}, "", {"tied": False}),
-            (changed(gpt2, vocab_size=300, n_positions=99, n_inner=7, n_layer=1), gpt2, {}, "n_layer is 1, and 2 in the weights",
+            (changed(gpt2, vocab_size=300, n_positions=99, n_inner=7, n_layer=1), gpt2, {}, "n_layer is 1, but 2 in the weights",
              dict(vocabulary=256, length=24, hidden=128, layers=2)), (gpt2, gpt2, {"bare": True, "mark": BOM}, "", {"hidden": 0}),
             *((gpt2, changed(gpt2, {name: x.to(half).double() for name, x in gpt2[1].items()}), {"dtype": half}, "", {}) for half in halves),
             *((each, each, {}, "norms have epsilon 1e-06", {"activation": "relu"}) for each in (small, changed(small, {"lm_head.weight": other})))):
