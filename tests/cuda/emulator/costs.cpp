@@ -193,7 +193,7 @@ TEST_CASE("emulator: a call takes the number of launches in its row of the table
   }
 }
 
-TEST_CASE("emulator: no kernel asks more of memory than its budget") {
+TEST_CASE("emulator: no kernel exceeds its memory budget") {
   const With counting(settings().costs, true);
   std::map<std::string, Counters> counted;
   for (const KernelCase& row : all_kernel_cases())

@@ -299,7 +299,7 @@ TEST_CASE("text of others cannot act on a terminal: written out, on one line, at
   CHECK(message_line(wide.substr(0, 1500)) == wide.substr(0, 1500));
 }
 
-TEST_CASE("interrupt: the first signal asks, the second ends the program") {
+TEST_CASE("interrupt: the first signal is a request, the second ends the program") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = status_of_child([signal] {
       close(STDERR_FILENO);

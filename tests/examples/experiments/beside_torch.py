@@ -2,7 +2,7 @@
 """Tests our attention, ops, steps and decoding against PyTorch's (examples/experiments/beside_torch.py): results are equal, and planted faults
 are refused.
     python3 tests/examples/experiments/beside_torch.py
-Needs torch and the module whence; ends with 77 where one is missing, with 1 where WHENCE_REQUIRED=1 asks for them."""
+Needs torch and the module whence; ends with 77 if one is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import importlib.util
 import io

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Models of Hugging Face as runs and back (examples/experiments/convert.py): logits from the published formulas in f64, equal bytes of weights, what
-a file says against what config.json says, and bad files.
+"""Tests models of Hugging Face as runs and back (examples/experiments/convert.py): logits from the published formulas in f64, equal bytes of weights,
+contradictions of files and config.json, and bad files.
     PYTHONPATH=build/release/python python3 tests/examples/experiments/convert.py
-Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 where one is missing, with 1 where WHENCE_REQUIRED=1 asks for them."""
+Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 if one is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import functools
 import importlib.util

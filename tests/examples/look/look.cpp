@@ -24,7 +24,7 @@ using namespace whence;
 using namespace whence::look;
 using namespace whence::test;
 
-TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have causes, numbers are worked out") {
+TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have causes, numbers are explained") {
   for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool causal) {
     const Inspection inspection(subject);
     check_quantities(inspection);

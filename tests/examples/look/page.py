@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Opens every view of the pages of `whence look` in Chromium, for every scheme; uses them by key and pointer, and compares the numbers
-that they show with those that the engine put into them.
-Usage: look_page.py WHENCE    ends with 77 where there is no Chromium"""
+"""Opens every view of the pages of `whence look` in Chromium, for every scheme; uses them by key and pointer, and compares their numbers
+with the engine's.
+Usage: look_page.py WHENCE    ends with 77 without Chromium"""
 import base64
 import concurrent.futures
 import functools

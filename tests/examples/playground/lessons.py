@@ -1,5 +1,5 @@
-"""The playground's lessons (examples/whence/playground/page/lessons.json) claim numbers: each is asked of the engine, and has to lie where the
-lesson says. With the folder of a module of WebAssembly its engine is asked too, and trains as the program does, to 1e-6.
+"""Tests the numbers that the playground's lessons (examples/whence/playground/page/lessons.json) claim: the engine's number must be in each claimed
+range. With the folder of a WebAssembly module its engine is tested too, and trains like the program, to 1e-6.
 
     python3 tests/examples/playground/lessons.py build/release/whence [build/playground]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Uses the playground's page in Chromium as a reader would: every lesson, training, edits, the inspector, links, hostile texts; its numbers are
-those of the program. With a folder, pictures of it are left there.
-Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 where there is no Chromium or no module"""
+"""Uses the playground's page in Chromium like a reader: every lesson, training, edits, the inspector, links, hostile texts; compares its numbers
+with the program's. --pictures writes pictures of the page.
+Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 without Chromium or module"""
 import argparse
 import base64
 import json

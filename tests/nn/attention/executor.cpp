@@ -144,7 +144,7 @@ TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
   }
 }
 
-TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row or where they were drawn") {
+TEST_CASE("tiles: steps beyond a table add nothing, for tokens in a row and at drawn positions") {
   const index_t tokens = 7;
   const auto outcome = [&](bool drawn) {
     TiledAttention at;

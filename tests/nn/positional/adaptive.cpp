@@ -50,7 +50,7 @@ TEST_CASE("adaptive: a longer run leaves rows of faithful CDAPE as they were, bu
   }
 }
 
-TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle alone if told so") {
+TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle alone on request") {
   const AttendInputs causal = random_inputs(9);
   AttendInputs open = causal;
   open.sequence = Sequence::run(9, false);

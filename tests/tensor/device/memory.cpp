@@ -150,7 +150,7 @@ TEST_CASE("device memory: a pool's blocks and those it may have read stay out of
   CHECK(allocator.statistics().live == 0);
 }
 
-TEST_CASE("device memory: while a pool is open nothing is given back, and out of memory is told as such") {
+TEST_CASE("device memory: while a pool is open nothing is given back, and out of memory is reported") {
   SmallDevice device;
   Allocator allocator(device);
   allocator.deallocate(allocator.allocate(10 * mebibyte), 10 * mebibyte);
