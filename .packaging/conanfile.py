@@ -1,4 +1,4 @@
-"""conan create .packaging: builds the tree that this file is in. OpenBLAS, nlohmann-json and a compiler are the system's."""
+"""conan create .packaging: builds the tree around this file. OpenBLAS, nlohmann-json and a compiler come from the system."""
 import os
 
 from conan import ConanFile
@@ -30,7 +30,7 @@ class Whence(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["WHENCE_TESTS"] = "OFF"
-        toolchain.cache_variables["WHENCE_CPU"] = "avx2"  # a package is carried to other machines
+        toolchain.cache_variables["WHENCE_CPU"] = "avx2"  # a package must run on other machines
         toolchain.generate()
 
     def build(self):
@@ -42,6 +42,6 @@ class Whence(ConanFile):
         CMake(self).install()
 
     def package_info(self):
-        # The package's own whenceConfig.cmake knows that all of the archive must be linked; conan's generated one would not.
+        # The package's own whenceConfig.cmake links the whole archive. The one that conan generates would not.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = ["lib/cmake/whence"]

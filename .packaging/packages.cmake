@@ -1,5 +1,5 @@
 # `cpack -G DEB` and `cpack -G TGZ` in a build folder: whence_VERSION_ARCHITECTURE.deb with the program and
-# libwhence-dev_VERSION_ARCHITECTURE.deb with the library, of what is built there.
+# libwhence-dev_VERSION_ARCHITECTURE.deb with the library, both of that build.
 set(CPACK_PACKAGE_NAME whence)
 set(CPACK_PACKAGE_CONTACT "The whence developers <whence@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
@@ -18,7 +18,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME whence)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libwhence-dev)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
-# The archive names the OpenBLAS that it was built with.
+# The archive depends on the OpenBLAS that it was built with.
 set(blas_package libopenblas-dev)
 find_program(dpkg_query dpkg-query)
 if(dpkg_query)

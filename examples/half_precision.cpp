@@ -8,7 +8,7 @@
 
 using namespace whence;
 
-// Part n of the training: rows of random tokens; the target of each token is the first of its row.
+// Returns batch n: rows of random tokens. The target of each token is the first token of its row.
 TrainingBatch batch_of(std::int64_t n) {
   const index_t batch = 16, length = 8, vocabulary = 4;
   const Stream random(0, "half_precision", static_cast<std::uint64_t>(n));
@@ -35,7 +35,7 @@ int main() {
       if (n % 50 == 0) std::cout << "  step " << n << " loss " << outcome.loss;
     }
     std::cout << "  bytes of a weight " << size_of(model.parameters()[0].tensor.dtype());
-    if (const auto& scale = precision.loss_scale())  // of f16 alone
+    if (const auto& scale = precision.loss_scale())  // only f16 has it
       std::cout << "  loss scale " << scale->value() << ", steps skipped " << scale->state().skipped;
     std::cout << '\n';
   }

@@ -1,4 +1,4 @@
-// A language model on bytes learns a text and goes on from its first byte.   language [FILE, of more than 64 bytes]
+// A language model on bytes learns a text and continues its first byte.   language [FILE, of more than 64 bytes]
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -16,7 +16,7 @@ std::string text =
     "This is the house that Jack built. This is the malt that lay in the house that Jack built. This is "
     "the rat that ate the malt that lay in the house that Jack built. ";
 
-// From the probabilities of the next byte: the one at which their sum passes `place`, in [0, 1).
+// Returns the byte at which the running sum of the probabilities passes `place`, in [0, 1).
 index_t draw(const std::vector<double>& probabilities, double place) {
   std::size_t byte = 0;
   while (byte + 1 < probabilities.size() && place >= probabilities[byte]) place -= probabilities[byte++];
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   const Schedule rate({.peak = 3e-3, .steps = steps, .warm_up = 20, .decay = Decay::cosine});
   for (index_t step = 1; step <= steps; ++step) {
     const Tensor bytes = Tensor::empty({batch, length}, DType::i64), next = Tensor::like(bytes);
-    for (index_t row = 0; row < batch; ++row) {  // somewhere in the text; the target of each byte is the next one
+    for (index_t row = 0; row < batch; ++row) {  // a random place in the text; the target of each byte is the next byte
       const Stream places(0, "places", static_cast<std::uint64_t>(step * batch + row));
       const char* from = text.data() + places.below(0, static_cast<std::uint32_t>(text.size()) - length);
       std::copy(from, from + length, bytes.data<index_t>() + row * length);
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     if (step % 50 == 0) std::cout << "step " << step << "  bits per byte " << loss.item() / std::log(2) << '\n';
   }
   const NoGrad no_grad;
-  Decoding decoding(model, 2 * length);  // keeps keys and values, so that a further byte costs one row
+  Decoding decoding(model, 2 * length);  // caches keys and values, so that a further byte costs one row
   index_t byte = text[0];
   for (std::uint64_t n = 0; decoding.length() < 2 * length; ++n) {
     std::cout << static_cast<char>(byte);

@@ -1,4 +1,4 @@
-// The smallest training program, over the core alone: a CoPE model learns to repeat the first token of its sequence.
+// The smallest training program, on the core alone: a CoPE model learns to repeat the first token of its sequence.
 #include <iostream>
 
 #include "autograd/backward.h"
@@ -21,10 +21,10 @@ int main() {
     const Stream random(0, "minimal", static_cast<std::uint64_t>(step));
     for (index_t i = 0; i < tokens.numel(); ++i) {
       tokens.data<index_t>()[i] = random.below(static_cast<std::uint64_t>(i), vocabulary);
-      targets.data<index_t>()[i] = tokens.data<index_t>()[i / length * length];  // the first of its row
+      targets.data<index_t>()[i] = tokens.data<index_t>()[i / length * length];  // the first token of its row
     }
     struct : Observer {
-      Tensor gate_logits;  // what to look at, besides the parameters: q_i.k_j, [b h i j], as the gates read it
+      Tensor gate_logits;  // watched in addition to the parameters: q_i.k_j, [b h i j], the input of the gates
       bool wants_under(const std::string&, const std::vector<std::string>&) const override { return true; }
       Tensor passed(const std::string& name, const Tensor& x, const Site&) override {
         return name.ends_with("gate_logits") ? gate_logits = x : x;

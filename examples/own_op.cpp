@@ -1,4 +1,4 @@
-// An op of one's own, and the check of its gradient: scores that cannot leave (-cap, cap), as Gemma 2 has them.
+// An op of your own, and the check of its gradient: scores limited to (-cap, cap), as in Gemma 2.
 //   y = cap tanh(x / cap)        dx = (1 - (y / cap)^2) dy
 #include <iostream>
 
@@ -16,13 +16,13 @@ struct SoftCap {
     SavedTensor y;
   };
 
-  // Nothing is recorded in here, so that any function of autograd/ops.h may be used.
+  // Recording is off in here, so that any function of autograd/ops.h may be used.
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor y = tanh(x * (1 / cap)) * cap;
     saved.y.output(y);  // an input would be saved by `saved.x = x`
     return y;
   }
-  // Made of functions that have gradients themselves: so this one can be differentiated again.
+  // Uses functions that have gradients themselves, so that this op can be differentiated again.
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
     return {affine(square(saved.y.get() * (1 / cap)), -1, 1) * dy};
   }
@@ -30,7 +30,7 @@ struct SoftCap {
 
 Tensor soft_cap(const Tensor& x, double cap, Site site = Site::current()) { return apply(SoftCap{cap}, site, x); }
 
-// The same with a derivative that is wrong by a thousandth.
+// The same op with a derivative that is wrong by a thousandth.
 struct Wrong : SoftCap {
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const {
     return {SoftCap::backward(saved, dy, needs)[0] * 1.001};

@@ -1,4 +1,4 @@
-// A positional scheme of one's own, with what must hold of it: a bias that falls with the square of the distance.
+// A positional scheme of your own, with its checks: a bias that falls with the square of the distance.
 //   A_ij = S_ij - r_h (i - j)^2,   r_h >= 0 learned, one for each head          dr_h = -sum (i - j)^2 dA_ij
 #include <iostream>
 
@@ -18,7 +18,7 @@ class Gaussian final : public PositionalScheme, public ReadsByDistance {
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
-  // distances [n] -> the bias of each head at each distance, [h n]: attention's three executors read it.
+  // distances [n] -> the bias of each head at each distance, [h n], for all three executors of attention.
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
     const Tensor squares = cast(context.on_device(square(distances)), context.dtype());
     return unsqueeze(rate_, 1) * unsqueeze(squares, 0) * -1.0;
@@ -39,7 +39,7 @@ const RegisterScheme registered{{.name = "gaussian",
 double largest(const Tensor& difference) { return maximum_along(reshape(abs(difference), {-1}), 0).item(); }
 
 int main() {
-  // A scheme that is registered can be named in any sum, and inside any scheme that takes another.
+  // A registered scheme can be part of any sum, and the base of any scheme that takes one.
   for (const char* scheme : {"gaussian", "gaussian(rate=0.5) + rope", "dape(gaussian)", "gaussian + cope(p_max=4)"}) {
     Transformer model({.vocabulary = 7, .length = 12, .dim = 16, .layers = 2, .heads = 2, .scheme = scheme});
     model.initialise(0);
@@ -49,7 +49,7 @@ int main() {
     for (const Module::Parameter& each : model.parameters()) parameters.push_back({each.path, each.tensor});
     const GradcheckReport report = gradcheck([&] { return model(tokens); }, parameters, {.differences = false});
     const Tensor whole = model(tokens);
-    Decoding decoding(model, 12);  // token by token the rows must be those of the whole, as no row sees later tokens
+    Decoding decoding(model, 12);  // decoded rows must equal those of the full pass, as no row sees later tokens
     double apart = 0;
     for (index_t t = 0; t < 12; ++t)
       apart = std::max(apart, largest(decoding(slice(tokens, 1, t, t + 1)) - slice(whole, 1, t, t + 1)));

@@ -1,5 +1,5 @@
-// A training that is stopped and resumed ends in the same bits: a checkpoint holds weights, Adam's moments and the step,
-// and what is drawn at a step depends on seed and step alone.   resumed_run FOLDER
+// A training that is stopped and resumed ends in the same bits: a checkpoint has weights, Adam's moments and the step, and
+// random draws of a step depend on seed and step alone.   resumed_run FOLDER
 #include <iostream>
 
 #include "autograd/backward.h"
@@ -24,7 +24,7 @@ struct Run {
       const Tensor tokens = Tensor::empty({16, 8}, DType::i64), targets = Tensor::like(tokens);
       for (index_t i = 0; i < 16 * 8; ++i) {
         tokens.data<index_t>()[i] = Stream(0, "tokens", n).below(static_cast<std::uint64_t>(i), 4);
-        targets.data<index_t>()[i] = tokens.data<index_t>()[i / 8 * 8];  // the first of its row
+        targets.data<index_t>()[i] = tokens.data<index_t>()[i / 8 * 8];  // the first token of its row
       }
       const Tensor loss = cross_entropy(model(tokens, {.training = true, .seed = 0, .step = n}), targets);
       optimizer.zero_gradients();

@@ -1,11 +1,11 @@
-"""whence_core stands alone: no file of it includes one outside, and its archive lacks no symbol of whence's and wants none of a library's.
-Prints its lines.   core.py SOURCE_DIR ARCHIVE SOURCES...   (SOURCES: the files of the archive, as CMake has them)"""
+"""Checks that whence_core is self-contained: no file of it includes one outside, and its archive needs no other symbol of whence or of a
+library. Prints its lines of code.   core.py SOURCE_DIR ARCHIVE SOURCES...   (SOURCES: the files of the archive, as CMake has them)"""
 import pathlib
 import re
 import subprocess
 import sys
 
-# What a newcomer reads first, in this order.
+# Files that a newcomer reads first, in this order.
 FIRST = """tensor/tensor.h tensor/plain/softmax.cpp autograd/op.h autograd/ops/lerp_at.cpp autograd/backward.cpp
 nn/attention/position.h nn/positional/cope.cpp nn/attention/executor_reference.cpp nn/transformer.cpp nn/training/step.h""".split()
 FOREIGN = r"^(cblas_|openblas_|pthread_create|MPI_|cu[A-Z]|nccl)"
@@ -16,7 +16,7 @@ def included(text):
 
 
 def files_of(source, sources):
-    """The sources and all headers that they reach; an include outside of the core's folders is an error."""
+    """Returns the sources and all included headers; an include outside the core's folders is an error."""
     folders = {str(pathlib.Path(path).parent) for path in sources}
     found, waiting, outside = {}, list(sources), []
     while waiting:
@@ -35,7 +35,7 @@ def files_of(source, sources):
 
 
 def symbols_of(archive):
-    """Each object of the archive: the symbols that it wants, and those that it has."""
+    """Returns for each object of the archive the symbols that it needs, and those that it defines."""
     objects, wanted, defined = {}, set(), set()
     for line in subprocess.run(["nm", archive], capture_output=True, text=True, check=True).stdout.splitlines():
         kind, _, name = line[17:].partition(" ")
@@ -47,7 +47,7 @@ def symbols_of(archive):
 
 
 def linked_by(objects, first):
-    """The objects that a linker takes for those of `first`."""
+    """Returns the objects that a linker takes for those of `first`."""
     taken, waiting = set(), [name for name in objects if name in first]
     while waiting:
         name = waiting.pop()
@@ -69,7 +69,7 @@ def main():
     missing = set().union(*(wanted for wanted, _ in objects.values())) - set().union(*(defined for _, defined in objects.values()))
     faults += [f"undefined: {name}" for name in sorted(missing) if "6whence" in name or re.match(FOREIGN, name)]
 
-    # What a training of CoPE links: names of objects are those of their files.
+    # Objects that a training of CoPE links, named after their files.
     of_cope = linked_by(objects, ["cope.cpp", "transformer.cpp", "optim.cpp", "cross_entropy.cpp", "backward.cpp"])
     cope, _ = files_of(source, [path for path in sources if pathlib.Path(path).name in of_cope or path.endswith(".h")])
     schemes = {path for path in found if path.startswith("nn/positional/")}

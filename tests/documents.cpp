@@ -1,5 +1,5 @@
-// The house: includes point one way, public headers show no third-party header, documents name what is there, and every
-// promise of tests/README.md has its test.
+// Rules of the sources: includes point one way, public headers include no third-party header, links of documents lead to
+// files, and every promise of tests/README.md has its test.
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <fstream>
@@ -18,7 +18,6 @@ namespace {
 
 const fs::path root = test::source_folder();
 
-// Sources of a layer with one of these endings.
 std::vector<fs::path> sources_of(const std::string& layer, const std::set<std::string>& endings) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::recursive_directory_iterator(root / layer))
@@ -42,7 +41,7 @@ std::vector<Include> includes_under(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("layering: a layer includes only itself and what lies below it") {
+TEST_CASE("layering: a layer includes only itself and lower layers") {
   const std::map<std::string, std::set<std::string>> allowed = {{"tensor", {"tensor"}},
       {"autograd", {"autograd", "tensor"}}, {"nn", {"nn", "autograd", "tensor"}}, {"cuda", {"cuda", "tensor"}},
       {"examples", {"examples", "nn", "autograd", "tensor"}}};
@@ -82,8 +81,8 @@ TEST_CASE("layering: only the one qualifier decides by preprocessor whether ther
   }
 }
 
-// A kernel that says threadIdx or asm cannot run under the emulator, and one that is not started by launch_kernel is in
-// no error and no count.
+// A kernel with threadIdx or asm cannot run under the emulator. A kernel that is not started by launch_kernel is missing
+// in errors and counts.
 TEST_CASE("layering: kernels know the machine through thread.h and tensor_cores.h of cuda/vocabulary alone") {
   const std::map<std::string, std::set<std::string>> allowed = {
       {R"(\basm\b|__asm)", {"fibers.cpp", "fiber_switch.h", "tensor_cores.h"}},
@@ -99,7 +98,7 @@ TEST_CASE("layering: kernels know the machine through thread.h and tensor_cores.
             FAIL_CHECK(file.string(), ": ", found[0]);
 }
 
-// nvcc 13.0 drops such an `else`, without a word: the gradient of CoPE's keys had no sums of gates, on a GPU alone.
+// nvcc 13.0 silently drops such an `else`: the gradient of CoPE's keys had no sums of gates, on a GPU alone.
 TEST_CASE("layering: no `if constexpr` with a bare loop has an `else`") {
   for (const fs::path& file : sources_of("cuda", {".h", ".cu"}))
     for (const auto& found : all_matches(

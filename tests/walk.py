@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""tests/walk.py SOURCE [FOLDER]: walks README.md in its order, as a reader does. A clone of SOURCE's commit is made in FOLDER, a new
-one if none is named; every line of a `sh` block runs there as printed, in one shell, and nothing else builds or sets anything. Prints
-each line with its exit code and seconds; ends with 1 at the first that fails. ./tests/run, which CI runs by itself, is left out."""
+"""tests/walk.py SOURCE [FOLDER]: runs README.md in its order, like a reader. It clones SOURCE's commit into FOLDER (default:
+a new one) and runs every line of a `sh` block there as printed, in one shell, and nothing else. Prints each line with its exit code and
+seconds; ends with 1 at the first failure. ./tests/run, which CI runs itself, is left out."""
 import pathlib
 import re
 import subprocess
@@ -13,7 +13,7 @@ LEFT_OUT = "./tests/run"
 
 
 def lines_of(readme):
-    """The lines of its blocks for a shell, in order."""
+    """The lines of README.md's shell blocks, in order."""
     return [line for block in re.findall(r"^```sh\n(.*?)^```", readme, re.S | re.M) for line in block.splitlines() if line.strip()]
 
 
@@ -29,7 +29,7 @@ def main(source, folder):
                 print(f"  left out  {line}")
                 continue
             began = time.monotonic()
-            # Of the line the input is empty: what follows on the shell's own is ours.
+            # The line's input is empty, because the rest of the shell's input is ours.
             shell.stdin.write(f"{{ {line}\n}} </dev/null; echo walked:$?\n")
             shell.stdin.flush()
             said = []

@@ -1,4 +1,4 @@
-"""A program elsewhere, against the package: examples/minimal.cpp with find_package(whence)."""
+"""Builds examples/minimal.cpp in another folder against the package, with find_package(whence)."""
 import os
 
 from conan import ConanFile

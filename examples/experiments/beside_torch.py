@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Our attention, ops, training steps and decoding beside PyTorch's, in one process and in turn.
+"""Times our attention, ops, training steps and decoding against PyTorch's, in one process and in turn.
 
     examples/experiments/beside_torch.py attention --schemes none,alibi,cope --lengths 512,2048
     examples/experiments/beside_torch.py ops --scale 0.125
     examples/experiments/beside_torch.py step --models gpt2-124m --schemes alibi,cope
     examples/experiments/beside_torch.py decode --schemes absolute,alibi --json
 
-Both get the same numbers. Their results, values and gradients, are compared before anything is timed: where they lie further apart than rounding
-explains, there is no time, and the exit code is 1. Then they run in turn, ours, theirs, ours, theirs, so that whatever else the machine does
-hits both; the medians count. Ours is timed as `whence bench` times it, inside the library. PyTorch's time includes its calls from Python, as its
-users have them; it is ../whence/verify/by_pytorch.py, with the attention of formulas.py there. Ways: eager, and where this PyTorch has them
-compile, sdpa (scaled_dot_product_attention) and flex (FlexAttention, which has no backward on the CPU).
+Both get the same numbers. Values and gradients are compared before anything is timed. If they differ by more than rounding, nothing is timed,
+and the exit code is 1. Then they run in turn, ours, theirs, ours, theirs, so that other work on the machine slows both; the medians count.
+Ours is timed inside the library, as in `whence bench`. PyTorch's time includes its calls from Python, as for its users. PyTorch's side is
+../whence/verify/by_pytorch.py, with the attention of formulas.py. Ways: eager, and, if this PyTorch has them, compile, sdpa
+(scaled_dot_product_attention) and flex (FlexAttention, which has no backward on the CPU).
 """
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PRECISIONS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16
 Tensors = dict[str, torch.Tensor]
 
 
-# ---- What is compared
+# ---- Cases
 
 class Case(NamedTuple):
     facts: dict[str, Any]
     ours: Any
-    theirs: Callable[[str], Any]  # of a way
+    theirs: Callable[[str], Any]  # takes a way
     ways: list[str]
-    allowed: float  # how far results may lie apart, of their norms
+    allowed: float  # largest difference, relative to the norms
 
 
 def attention(given: argparse.Namespace) -> Iterator[Case]:
@@ -62,8 +62,8 @@ def attention(given: argparse.Namespace) -> Iterator[Case]:
 
 
 def rounding(scheme: str, precision: str) -> float:
-    """How far the results of two right programs may lie apart. CoPE's gradient jumps where a position passes a whole number, and rounding puts some
-    on the other side; in 16 bits so many that it tells nothing. The weights of DAPE's mixes sum over all pairs, where rounding tells most."""
+    """The largest difference between two correct programs. CoPE's gradient jumps where a position passes an integer, and rounding moves some
+    positions across, in 16 bits too many for a comparison. The weights of DAPE's mixes sum over all pairs, so their rounding error is largest."""
     if precision == "f32":
         return 2e-2 if "cope" in scheme else 5e-4 if "dape" in scheme else 1e-4
     return math.inf if "cope" in scheme else (64 if "dape" in scheme else 8) * {"f16": 2.0**-11, "bf16": 2.0**-8}[precision]
@@ -93,8 +93,8 @@ def decode(given: argparse.Namespace) -> Iterator[Case]:
 
 
 def largest_difference(ours: Tensors, theirs: Tensors) -> tuple[float, str]:
-    """|ours - theirs| / |theirs|, and of which. Some gradients are zero but for rounding, such as that of a bias which softmax ignores: divided
-    is by at least a tenth of the largest gradient's norm. What one of the two lacks is infinitely far."""
+    """The largest |ours - theirs| / |theirs|, and its tensor. Some gradients are zero up to rounding, as for a bias that softmax ignores. So the
+    divisor is at least a tenth of the largest gradient's norm. A missing tensor is infinitely far."""
     if lacking := ours.keys() ^ theirs.keys():
         return math.inf, min(lacking)
     norms = {name: tensor.detach().double().norm().item() for name, tensor in theirs.items()}
@@ -108,11 +108,11 @@ def largest_difference(ours: Tensors, theirs: Tensors) -> tuple[float, str]:
 
 
 def compared(case: Case, way: str, repetitions: int) -> dict[str, Any]:
-    """A row: how far the results lie apart, and medians in milliseconds. The ratio is that of what both do: where one has no backward, of forward."""
+    """A row: the difference of the results, and medians in milliseconds. The ratio is for the work that both do: forward, if one has no backward."""
     theirs = case.theirs(way)
     has_backward = not math.isnan(case.ours.run()[1] + theirs.run()[1])
     row, found = {**case.facts, "way": way}, case.ours.results
-    if found:  # steps in 16 bits are not compared: autocast rounds elsewhere
+    if found:  # steps in 16 bits are not compared, because autocast rounds differently
         found = {name: tensor for name, tensor in found.items() if has_backward or not name.startswith("gradient")}
         row["difference"], row["where"] = largest_difference(found, theirs.results())
         if not row["difference"] <= case.allowed:
@@ -121,7 +121,7 @@ def compared(case: Case, way: str, repetitions: int) -> dict[str, Any]:
     parts: dict[str, list[float]] = {}
     for _ in range(repetitions):
         for name, run in (("ours", case.ours.run), ("theirs", theirs.run)):
-            time.sleep(0.02)  # threads that wait for more work spin for a while
+            time.sleep(0.02)  # waiting threads spin for a while
             forward, backward = run()[:2]
             both[name].append(forward + (backward if has_backward else 0))
             for part, taken in (("forward", forward), ("backward", backward)):
@@ -161,7 +161,7 @@ def schemes(text: str) -> list[str]:
         except ValueError as refused:
             raise argparse.ArgumentTypeError(str(refused))
         if name.startswith(formulas.PAIR_BY_PAIR):
-            raise argparse.ArgumentTypeError(f"{name} given; its formula goes pair by pair, and its time means nothing; another scheme required")
+            raise argparse.ArgumentTypeError(f"{name} given; its formula goes pair by pair, so that its time has no meaning; another scheme required")
     return formulas.split(text, ",")
 
 
@@ -179,11 +179,11 @@ def parser() -> argparse.ArgumentParser:
         one = benches.add_parser(bench.__name__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
         one.set_defaults(cases=bench)
         for name, (kind, value) in own.items():
-            one.add_argument(f"--{name}", type=kind, default=value, help=f"as of `whence bench {bench.__name__}`")
-        one.add_argument("--precision", choices=["f32"] if bench is decode else list(PRECISIONS), default="f32", help="of all numbers")
-        one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of both")
-        one.add_argument("--repetitions", type=count, default=5, help="after one to warm up; the median counts")
-        one.add_argument("--threads", type=count, default=_whence.threads(), help="of both, on the CPU")
+            one.add_argument(f"--{name}", type=kind, default=value, help=f"as in `whence bench {bench.__name__}`")
+        one.add_argument("--precision", choices=["f32"] if bench is decode else list(PRECISIONS), default="f32", help="dtype of all numbers")
+        one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="device of both")
+        one.add_argument("--repetitions", type=count, default=5, help="timed runs after a warm-up; the median counts")
+        one.add_argument("--threads", type=count, default=_whence.threads(), help="threads of both, on the CPU")
         one.add_argument("--ways", default="all", help=f"this PyTorch has {', '.join(way for way, has in WAYS.items() if has)}")
         one.add_argument("--json", action="store_true", help="a line of JSON for each row")
     return whole
@@ -193,7 +193,7 @@ def main() -> int:
     given = parser().parse_args()
     torch.set_num_threads(given.threads)
     _whence.set_threads(given.threads)
-    torch.backends.cudnn.allow_tf32 = False  # convolutions in f32, as products of matrices are
+    torch.backends.cudnn.allow_tf32 = False  # convolutions in f32, like matrix products
     wanted = [way for way, has in WAYS.items() if has] if given.ways == "all" else given.ways.split(",")
     if unknown := [way for way in wanted if not WAYS.get(way)]:
         parser().error(f"--ways: {unknown[0]} given; PyTorch {torch.__version__} has {', '.join(way for way, has in WAYS.items() if has)}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Models of Hugging Face as runs of whence, and runs as theirs, with the same logits.
+"""Converts models of Hugging Face to runs of whence, and runs to models, with the same logits.
 
-    examples/experiments/convert.py gpt2 --out runs/gpt2     what generate, look, train lm --weights-of and whence.load take
-    examples/experiments/convert.py runs/gpt2 --out back     and for transformers' from_pretrained
+    examples/experiments/convert.py gpt2 --out runs/gpt2     for generate, look, train lm --weights-of and whence.load
+    examples/experiments/convert.py runs/gpt2 --out back     for transformers' from_pretrained
 
-GPT-2 and GPT-NeoX come in and go out; Llama, Mistral and Qwen2 come in. The tensors in a file decide how many rows, layers, biases and key heads
-there are, and whether the head is tied. config.json says what no tensor does: heads, activation, rotation.
+GPT-2 and GPT-NeoX convert both ways; Llama, Mistral and Qwen2 only to runs. The tensors in a file decide the numbers of rows, layers, biases and
+key heads, and if the head is tied. config.json gives what tensors do not show: heads, activation, rotation.
 """
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ try:
 except ImportError as missing:
     sys.exit(f"convert.py: {missing.name} is missing; pip install numpy safetensors tokenizers")
 
-VERSION, EPSILON = "0.1.0", 1e-5  # of the form of runs; of our norms
+VERSION, EPSILON = "0.1.0", 1e-5  # version of the format of runs; epsilon of our norms
 SIZES = ("vocabulary", "length", "dim", "layers", "heads", "hidden")
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu_erf", "relu": "relu"}  # the first is written
 QKV = ("query", "key", "value")
 
 
 class Family(NamedTuple):
-    """How models of one kind name things. `modules`: ours and theirs, where N is a block's number. Three of ours may be one of theirs."""
-    prefix: str  # which files of the bare model lack
+    """The names in one kind of model. `modules`: ours and theirs, where N is a block's number. Three of ours may be one of theirs."""
+    prefix: str  # not in files of the bare model
     head: str
     activation: str
     epsilon: str
@@ -64,7 +64,7 @@ FAMILIES = {"gpt2": GPT2, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA, "q
 
 
 class Refused(ValueError):
-    """An input that cannot be: the message says what was given and what is required."""
+    """An input that is refused. The message says what was given and what is required."""
 
 
 def require(holds: Any, message: str) -> None:
@@ -73,7 +73,7 @@ def require(holds: Any, message: str) -> None:
 
 
 def pairs(family: Family, layers: int) -> Iterator[tuple[str, str, bool, int]]:
-    """Our tensors and theirs, whether one is the other's transpose, and which of three in one tensor ours is, or -1."""
+    """Our tensors and theirs, true if one is the other's transpose, and the index of ours in a tensor of three, or -1."""
     for ours, theirs in family.modules.items():
         group, last = ("", *ours.split("."))[-2:]
         for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
@@ -86,7 +86,7 @@ def pairs(family: Family, layers: int) -> Iterator[tuple[str, str, bool, int]]:
 # ---- Files
 
 def read_text(path: pathlib.Path) -> str:
-    """A text in UTF-8, without the mark of byte order that some editors put before it."""
+    """Reads a text in UTF-8, without the byte order mark of some editors."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -94,7 +94,7 @@ def read_text(path: pathlib.Path) -> str:
 
 
 class Fields:
-    """The fields of a file of JSON, each of one kind; null is as good as nothing."""
+    """The fields of a JSON file, each of one kind; null counts as missing."""
     KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "an object", list: "a list"}
 
     def __init__(self, path: pathlib.Path, fields: Any = None):
@@ -109,7 +109,7 @@ class Fields:
         require(holds, f"{self.path}: {name}: {json.dumps(self.all[name]) if name in self.all else 'nothing'} found; {required} required")
 
     def get(self, name: str, kind: type, otherwise: Any = None) -> Any:
-        """Its value. Without `otherwise` there has to be one."""
+        """Returns the value. It is required if `otherwise` is not given."""
         value = self.all.get(name, otherwise)
         fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
         self.require(name, fits and (kind not in (int, float) or abs(value) < 1e18), self.KINDS[kind])
@@ -121,7 +121,7 @@ class Fields:
 
 
 def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """The metadata of a file of safetensors, and its tensors as bytes with a shape and a dtype: those that nobody reads may be of any."""
+    """The metadata of a safetensors file, and its tensors as bytes with shape and dtype. Unread tensors may have any dtype."""
     try:
         with safetensors.safe_open(path, "np") as file:
             metadata = file.metadata() or {}
@@ -131,7 +131,7 @@ def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, 
 
 
 def as_f32(tensor: dict[str, Any]) -> np.ndarray:
-    """A tensor's numbers. Refused where they are of no such dtype, or not finite."""
+    """A tensor's numbers. Raises Refused for another dtype, or if they are not finite."""
     codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
     require(tensor["dtype"] in codes, f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
     raw = np.frombuffer(tensor["data"], codes[tensor["dtype"]])
@@ -142,7 +142,7 @@ def as_f32(tensor: dict[str, Any]) -> np.ndarray:
 
 
 def seal_of(data: bytes) -> str:
-    """The SHA-256 of a file of safetensors with zeros in the place of its seal, by which whence knows a damaged file."""
+    """The SHA-256 of a safetensors file with zeros in place of its seal. whence detects a damaged file by it."""
     end = 8 + int.from_bytes(data[:8], "little")
     found = hashlib.sha256(re.sub(rb'"whence\.seal":"[^"]*"', b'"whence.seal":"' + b"0" * 64 + b'"', data[:end], count=1))
     found.update(memoryview(data)[end:])
@@ -154,12 +154,12 @@ def page(value: Any, indent: int = 2) -> bytes:
 
 
 def write(out: pathlib.Path, files: dict[str, bytes]) -> None:
-    """Makes the folder when all of it is written, and leaves nothing where something fails."""
+    """Creates the folder after everything is written, and leaves nothing after a failure."""
     require(not out.exists() or out.is_dir() and not any(out.iterdir()),
             f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.tmp-") as temporary:
-        new = pathlib.Path(temporary) / "new"  # readable for others, which the temporary one is not
+        new = pathlib.Path(temporary) / "new"  # readable for others, unlike the temporary one
         new.mkdir()
         for name, data in files.items():
             (new / name).write_bytes(data)
@@ -170,7 +170,7 @@ def write(out: pathlib.Path, files: dict[str, bytes]) -> None:
 # ---- Rotations: rope_type of a config.json, and our schemes
 
 ORIGINAL = "original_max_position_embeddings"
-ROPE_TYPES = {  # their numbers, and what whence takes where none is given
+ROPE_TYPES = {  # their numbers, with whence's defaults
     "default": {}, "linear": {"factor": "4"}, "proportional": {"factor": "4"}, "dynamic": {"factor": "4"},
     "llama3": {"factor": "4", ORIGINAL: "", "low_freq_factor": "1", "high_freq_factor": "4"},
     "longrope": {"factor": "4", ORIGINAL: "", "short_factor": "1", "long_factor": "1"},
@@ -179,8 +179,8 @@ exact = lambda number: repr(float(number)).removesuffix(".0")  # 0.0003, 500000
 
 
 def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
-    """The scheme of rope_parameters, as newer versions of transformers have it, or of rope_scaling beside fields of their own. `share`: of the
-    dimensions of a head, those that turn where nothing is said."""
+    """The scheme of rope_parameters (newer versions of transformers), or of rope_scaling and separate fields. `share`: the default share of a
+    head's dimensions that rotate."""
     place = "rope_scaling" if "rope_scaling" in config.all else "rope_parameters"
     rope = Fields(config.path, config.get(place, dict, {}))
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))
@@ -205,7 +205,7 @@ def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
             found[name] = ":".join(map(exact, numbers))
         else:
             found[name.split("_max")[0]] = exact(trained if name == ORIGINAL else rope.get(name, float, otherwise.get(name)))
-    divided = found.pop("factor") if kind in ("linear", "proportional") else "1"  # every pair by one number
+    divided = found.pop("factor") if kind in ("linear", "proportional") else "1"  # one factor for every pair
     inside = [f"base={exact(base)}"] * (base != 10000) + [f"width={width}"] * (width != head_dim and not proportional)
     inside += [f"keep={exact(share)}"] * (proportional and share != 1) + [f"scaling={kind}"] * (kind in ("dynamic", "llama3", "longrope"))
     inside += [f"{name}={value}" for name, value in found.items()] + [f"original={length}"] * (kind == "dynamic")
@@ -214,7 +214,7 @@ def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
 
 
 def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
-    """The fields of GPT-NeoX's config.json for a scheme, as versions of transformers old and new read it."""
+    """The fields of GPT-NeoX's config.json for a scheme, for old and new versions of transformers."""
     form = re.fullmatch(r"(?:(interpolated|pi)\()?(rope|rotary|yarn)(?:\(([\w=.:,+-]*)\))?(?:,factor=([^,()]+))?\)?", re.sub(r"\s", "", scheme))
     divided, name, options, factor = form.groups() if form else ("", "", "", "")
     own = dict(re.findall(r"(\w+)=([^,]+)", options or "")) | ({"factor": factor or "1"} if divided else {})
@@ -227,7 +227,7 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
             "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
     original = int(own.get("original", 0)) or length
     require(kind != "dynamic" or original == length,
-            f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
+            f"scheme: original {original} in a model of {length} tokens given; one number for both required, because transformers has one")
 
     def value(field: str) -> Any:
         numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, ROPE_TYPES[kind][field]).split(":")]
@@ -245,7 +245,7 @@ class Theirs:
     def __init__(self, folder: pathlib.Path, family: Family):
         self.folder, self.family = folder, family
         self.tensors: dict[str, dict[str, Any]] = {}
-        twins: dict[str, str] = {}  # names that a file's metadata say to be others'
+        twins: dict[str, str] = {}  # names that are aliases by a file's metadata
         for metadata, tensors in map(tensors_in, self.paths()):
             twins |= metadata
             for name, tensor in tensors.items():
@@ -256,7 +256,7 @@ class Theirs:
                 self.tensors.setdefault(name.removeprefix(family.prefix), found)
 
     def paths(self) -> list[pathlib.Path]:
-        """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
+        """model.safetensors if it exists, as in transformers, else the files in the index."""
         whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
         require(whole.exists() or index.exists() or not any(self.folder.glob("*.bin")),
                 f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
@@ -274,7 +274,7 @@ class Theirs:
         return found
 
     def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
-        """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
+        """The table of tokens, and that of the head if it differs. `tied` is from config.json, but the file decides."""
         names = self.family.modules["embedding"] + ".weight", self.family.head
         there = [name for name in names if name in self.tensors]
         first, second = (self.find(name, vocabulary, dim) for name in ((there * 2)[:2] if tied and there else names))
@@ -282,7 +282,7 @@ class Theirs:
         if first is second or tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
-            print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
+            print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a separate head")
         return {"embedding.weight": table, "head.weight": head}
 
 
@@ -297,7 +297,7 @@ def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, 
         whole = (3 * shape[0], *shape[1:]) if part >= 0 else shape
         tensor = as_f32(theirs.find(there, *(whole[::-1] if turned else whole)))
         tensor = tensor.T if turned else tensor
-        if part >= 0:  # of all heads at once, or of each
+        if part >= 0:  # all heads together, or each head apart
             tensor = tensor.reshape(1 if theirs.family is GPT2 else heads, 3, -1, *shape[1:])[:, part].reshape(shape)
         weights[ours] = np.ascontiguousarray(tensor)
     biased = [group for group in ("attention", "mlp") if any(re.search(rf"\.{group}\..*bias", name) for name in weights)]
@@ -307,7 +307,7 @@ def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, 
 
 
 def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The options of our model, and its weights."""
+    """Returns the options of our model, and its weights."""
     config = Fields(folder / "config.json")
     kind = str(config.all.get("model_type"))
     config.require("model_type", kind in FAMILIES, " or ".join(FAMILIES))
@@ -327,11 +327,11 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
     length = extent("position") if gpt2 else config.size(fields["length"])
     require(key and key % head_dim == 0 and heads % (key // head_dim) == 0,
-            f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
+            f"{folder}: keys of {key} dimensions; a number of heads of {head_dim} that divides {heads} required")
     names = *(fields[name] for name in ("vocabulary", "length", "layers", "hidden")), "num_key_value_heads"
     for name, number in zip(names, (vocabulary, length, layers, hidden, key // head_dim)):
         if config.all.get(name, number) != number:
-            print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
+            print(f"note: {config.path}: {name} is {config.all[name]}, but {number} in the weights, which decide")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
         "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim),
         "in": (hidden, dim), "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
@@ -346,7 +346,7 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     epsilon = config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
     config.require(family.activation, activation in known, " or ".join(known))
     config.require(family.epsilon, 1e-12 <= epsilon <= 1, "1e-12 to 1")
-    if epsilon != EPSILON:  # norm(s x; s^2 e) = norm(x; e): all that adds to the residual stream times s, and the last norm of a tied head by it
+    if epsilon != EPSILON:  # norm(s x; s^2 e) = norm(x; e): scale everything that adds to the residual stream, and a tied head's norm
         scale = math.sqrt(EPSILON / epsilon)
         for name, tensor in weights.items():
             added = re.match(r"(embedding|position)\.|.*\.(attention\.output|mlp\.out)\.", name)
@@ -372,7 +372,7 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
 
 # ---- Tokenisers
 
-SELVES = [byte for byte in range(256) if 0x21 <= byte <= 0x7E or 0xA1 <= byte != 0xAD]  # bytes that GPT-2's files spell as themselves
+SELVES = [byte for byte in range(256) if 0x21 <= byte <= 0x7E or 0xA1 <= byte != 0xAD]  # bytes that GPT-2's files write unchanged
 SPELLING = {**{byte: chr(byte) for byte in SELVES}, **{byte: chr(256 + at) for at, byte in enumerate(sorted({*range(256)} - {*SELVES}))}}
 BYTES = {SPELLING[byte]: byte for byte in range(256)}
 CUT = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)  # as GPT-2 does
@@ -380,12 +380,12 @@ SAMPLE = "It's the 12th, IT'S 3.14\r\n\r\n  of caf\u00e9 \u2603!  \t na\u00efve\
 
 
 def other_cut(whole: tokenizers.Tokenizer, model: dict[str, Any]) -> str:
-    """Where a tokeniser cuts text otherwise than GPT-2, which is the only way that whence knows; nothing where it does not."""
+    """The first difference from GPT-2's cuts, the only ones that whence knows; "" if there is none."""
     normal = whole.normalizer.normalize_str if whole.normalizer else lambda text: text
     theirs, ours = ([piece for piece, _ in cut.pre_tokenize_str(text)] if cut else [text] for cut, text in
                     ((whole.pre_tokenizer, normal(SAMPLE)), (CUT, SAMPLE)))
     if normal("e\u0301") != "e\u0301":
-        print("note: text is not normalised first, as tokenizer.json says: it has to be in NFC")
+        print("note: text is not normalised, unlike in tokenizer.json: it must be in NFC")
     return next((f"{one!r} where GPT-2 has {two!r}" for one, two in zip([*theirs, ""], [*ours, ""]) if one != two), "") or next(
         (f"{name} {model[name]}" for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)), "")
 
@@ -403,23 +403,23 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
             whole.pre_tokenizer = CUT
     except (Refused, OSError):
         raise
-    except Exception as problem:  # of no class of its own
+    except Exception as problem:  # it has no class of its own
         raise Refused(f"{folder}: no tokeniser of transformers: {problem}") from None
     said = json.loads(whole.to_str())
     model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]} | (Fields(more).all if more.exists() else {})
     require(model["type"] == "BPE" and BYTES.keys() <= model["vocab"].keys(),
             f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
     if other := other_cut(whole, model):
-        require(anyway, f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
-                "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
-        print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
+        require(anyway, f"{folder}: tokenizer.json cuts text unlike GPT-2: {other}; --tokeniser gpt2 accepts its tokens all the same. Text "
+                "is then cut unlike in training, so that token numbers must come from `tokenizers`")
+        print(f"note: text is cut as in GPT-2, unlike in training ({other}); forward() takes token numbers from `tokenizers`")
     if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
-        print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
+        print(f"note: {len(read)} added tokens are recognised in text there, but not here: {', '.join(map(repr, read[:4]))}")
     return model["vocab"], [line if isinstance(line, str) else " ".join(line) for line in model["merges"]], added
 
 
 def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
-    """A tokeniser of ours for a model of so many tokens. Those of them without a text `generate` never draws."""
+    """Our tokeniser for a model of this many tokens. `generate` never draws tokens without a text."""
     head, there = {"format": "whence tokeniser", "version": 1}, (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists()
     if given not in ("", "gpt2", "bytes"):
         own = Fields(pathlib.Path(given)).all
@@ -431,9 +431,9 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
             "required: bytes, or a tokeniser.json of whence")
     table, merges, added = vocabulary_of(folder, given == "gpt2") if there and given != "bytes" else (dict(BYTES), [], {})
     for content, number in added.items():
-        text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # another text stands for itself
+        text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # other texts are written unchanged
         if isinstance(number, int) and number >= rows:
-            print(f"note: the added token {content!r} left out: it is number {number}, and the model has {rows}")
+            print(f"note: the added token {content!r} left out: its number is {number}, and the model has {rows}")
             table.pop(content, None)
         elif table.get(content) != number:
             table.setdefault(text, number)
@@ -451,7 +451,7 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
 
 
 def tokenizer_files(own: dict[str, Any]) -> dict[str, bytes]:
-    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files; none for another."""
+    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files; nothing for other tokenisers."""
     if own.get("kind") not in ("bpe", "bytes"):
         return {}
     table, lines = own.get("vocab", BYTES), own.get("merges", [])
@@ -465,7 +465,7 @@ def tokenizer_files(own: dict[str, Any]) -> dict[str, bytes]:
 # ---- Ours as theirs
 
 def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[str, np.ndarray], dict[str, Any]]:
-    """The options of a run's model, its weights and its tokeniser."""
+    """Returns the options of a run's model, its weights and its tokeniser."""
     require((folder / "run.json").exists(), f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
     record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
@@ -479,7 +479,7 @@ def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[
 
 
 def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """config.json and tensors of a model that GPT-2 or GPT-NeoX could be."""
+    """config.json and tensors of a model that fits GPT-2 or GPT-NeoX."""
     sizes, scheme = {name: facts.get(name, int) if name == "hidden" else facts.size(name) for name in SIZES}, facts.get("scheme", str)
     gpt2 = bool(re.fullmatch(r"(absolute|ape|learned)(\([^()]*\))?", scheme))
     family, kind, dim, heads = GPT2 if gpt2 else NEOX, "gpt2" if gpt2 else "gpt_neox", sizes["dim"], sizes["heads"]
@@ -500,7 +500,7 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
     tensors = {}
     for ours, (there, turned, part) in named.items():
         tensor = weights[ours]
-        if part == 0:  # of all heads at once, or of each
+        if part == 0:  # all heads together, or each head apart
             three = [weights[ours.replace("query", each)].reshape(1 if gpt2 else heads, -1, *tensor.shape[1:]) for each in QKV]
             tensor = np.stack(three, 1).reshape(-1, *tensor.shape[1:])
         if part <= 0:
@@ -520,7 +520,7 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
 # ---- The command
 
 def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept_damaged: bool = False) -> None:
-    """Writes the other form of the model in `folder` to `out`."""
+    """Writes the model in `folder` to `out` in the other format."""
     if not (folder / "config.json").exists():
         require(not tokeniser, f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a "
                 "tokeniser")
@@ -542,11 +542,11 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
 def main(words: list[str] | None = None) -> int:
     about = __doc__.partition("\n")
     parser = argparse.ArgumentParser(description=about[0], epilog=about[2], formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER", help="config.json and model.safetensors of theirs, or a run of train lm")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the other form, new or empty")
-    parser.add_argument("--tokeniser", default="", help="of theirs, instead of tokenizer.json or vocab.json and merges.txt: bytes; a "
-                        "tokeniser.json of whence; gpt2, which is theirs with text cut as GPT-2 does, whatever they say")
-    parser.add_argument("--accept-damaged", action="store_true", help="take weights of ours although their checksum is wrong")
+    parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER", help="a model with config.json and model.safetensors, or a run of train lm")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the other format, new or empty")
+    parser.add_argument("--tokeniser", default="", help="replaces the model's tokenizer.json or vocab.json and merges.txt: bytes; a "
+                        "tokeniser.json of whence; gpt2, the model's own with text cut as in GPT-2")
+    parser.add_argument("--accept-damaged", action="store_true", help="accept weights of a run with a wrong checksum")
     options = parser.parse_args(words)
     try:
         convert(options.folder, options.out, options.tokeniser, options.accept_damaged)

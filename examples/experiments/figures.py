@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The papers' figures, from one pass of a run: maps of attention, gates and biases, curves of one query, schemes side by side.
+"""Draws the papers' figures from one pass of a run: maps of attention, gates and biases, curves of one query, schemes side by side.
 
     examples/experiments/figures.py runs/cope --show gates --length 64 --out gates.pdf        CoPE, Fig. 6
     examples/experiments/figures.py runs/cope --show position_alone                           CoPE, Fig. 4
     examples/experiments/figures.py runs/dape --show network --layer 0                        DAPE, Fig. 1, 7-21; DAPE V2, Fig. 8-25
     examples/experiments/figures.py runs/cope runs/rope                                       each scheme's maps and their gradients
 
-In a notebook each is a function of a trace:
+In a notebook each figure is a function of a trace:
 
     run = whence.load("runs/cope")
     figures.maps(run.trace(length=64), "gates", marks=figures.separators(run.tokens(length=64)))
@@ -37,7 +37,7 @@ def layers_of(trace: dict, layer: int | None = None) -> Sequence[int]:
 
 
 def of_layer(trace: dict, layer: int) -> dict[str, Any]:
-    """What the attention of a layer computes for pairs of tokens: "pattern", "position.gates"."""
+    """The quantities of pairs of tokens in a layer's attention: "pattern", "position.gates"."""
     head = f"blocks.{layer}.attention."
     tokens = trace[head + "pattern"].value.shape[2:]
     return {name[len(head):]: found for name, found in trace.items() if name.startswith(head) and found.value.ndim == 4
@@ -45,7 +45,7 @@ def of_layer(trace: dict, layer: int) -> dict[str, Any]:
 
 
 def pairs(trace: dict, layer: int, name: str, gradient: bool = False) -> np.ndarray:
-    """[head, query, key] of a quantity, by its whole name or what is behind the last dot. Keys that causal attention hides are NaN."""
+    """[head, query, key] of a quantity, by its whole name or the part after the last dot. Masked keys of causal attention are NaN."""
     there = of_layer(trace, layer)
     fits = [each for each in there if name in (each, each.rsplit(".", 1)[-1])]
     if not fits:
@@ -73,7 +73,7 @@ def separators(tokens: list[str]) -> list[int]:
 
 def sheet(down: int, across: int, wide: float, high: float) -> tuple[plt.Figure, np.ndarray]:
     figure, axes = plt.subplots(down, across, figsize=(across * wide + 1, down * high + 0.4), sharex=True, squeeze=False, layout="constrained")
-    plt.close(figure)  # a notebook shows it once, as what the function returns
+    plt.close(figure)  # a notebook then shows it once, as the return value
     figure.supxlabel("key j", fontsize=9)
     for axis in axes.flat:
         axis.tick_params(labelsize=7)
@@ -81,7 +81,7 @@ def sheet(down: int, across: int, wide: float, high: float) -> tuple[plt.Figure,
 
 
 def map_on(axis: plt.Axes, numbers: np.ndarray, title: str, marks: Sequence[int] = (), **more: Any) -> Any:
-    """Queries down, keys across; what the mask hides is grey."""
+    """Queries down, keys across; masked pairs are grey."""
     axis.set_facecolor("#8884")
     axis.set_title(title, fontsize=8)
     axis.plot(marks, marks, "+", color="#e00070", markersize=5)
@@ -90,8 +90,8 @@ def map_on(axis: plt.Axes, numbers: np.ndarray, title: str, marks: Sequence[int]
 
 def maps(trace: dict, name: str = "pattern", layer: int | None = None, head: int | None = None, *, gradient: bool = False,
          marks: Sequence[int] = (), side: float = 2.0) -> plt.Figure:
-    """Layers down, heads across, in one scale. "position_alone": the pattern that the position's part of the logits would have by itself, the
-    largest weight of each query 1."""
+    """Layers down, heads across, in one scale. "position_alone": the pattern of the positional part of the logits alone, with the largest weight of
+    each query set to 1."""
     found = {}
     for each in layers_of(trace, layer):
         numbers = pairs(trace, each, "position_logit" if name == "position_alone" else name, gradient)
@@ -111,7 +111,7 @@ def maps(trace: dict, name: str = "pattern", layer: int | None = None, head: int
 
 
 def network(trace: dict, layer: int | None = None, query: int = -1) -> plt.Figure:
-    """Over the keys of one query: scores S, the base's bias B, and what DAPE or CDAPE makes of both, f(S, B); a curve for each head."""
+    """Over the keys of one query: scores S, the base's bias B, and the network's output f(S, B) in DAPE or CDAPE; a curve for each head."""
     rows = {}
     for each in layers_of(trace, layer):
         there = list(of_layer(trace, each))
@@ -132,8 +132,8 @@ def network(trace: dict, layer: int | None = None, query: int = -1) -> plt.Figur
 
 
 def side_by_side(traces: dict[str, dict], side: float = 1.7, links: dict[str, str] | None = None) -> plt.Figure:
-    """For each trace the head whose pattern has the largest gradient: what its scheme computes for pairs, and below each the size of its
-    gradient. Colours run from the least to the most; of gradients by decades, from a ten-thousandth of the largest up. `links`: where the maps of a trace lead in an SVG."""
+    """For each trace the head whose pattern has the largest gradient: the pairs' quantities, and below each the size of its gradient. Colours run
+    from the smallest number to the largest; gradients by decades, from 1e-4 of the largest. `links`: link targets of a trace's maps in an SVG."""
     rows = {}
     for label, trace in traces.items():
         sizes = np.array([np.nansum(pairs(trace, layer, "pattern", True) ** 2, axis=(1, 2)) for layer in layers_of(trace)])
@@ -163,14 +163,14 @@ def side_by_side(traces: dict[str, dict], side: float = 1.7, links: dict[str, st
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="folder that `whence train` left, or a scheme; several: side by side")
+    add("runs", nargs="+", metavar="RUN", help="folder of `whence train`, or a scheme; several: side by side")
     add("--show", default="pattern", help="pattern, gates, positions, ..., position_alone or network (pattern)")
-    add("--gradient", action="store_true", help="of the loss by it")
-    of_numbers = {"layer": "this one only", "head": "this one only", "sample": "which test sequence of a task", "length": "tokens at most"}
+    add("--gradient", action="store_true", help="the gradient of the loss with respect to it")
+    of_numbers = {"layer": "this layer only", "head": "this head only", "sample": "which test sequence of a task", "length": "tokens at most"}
     for name, about in of_numbers.items():
         add(f"--{name}", type=int, help=about)
-    add("--text", help="file to read, by a language model")
-    add("--out", default="figure.pdf", help="PDF, SVG or PNG, as its name says (figure.pdf)")
+    add("--text", help="file to read with a language model")
+    add("--out", default="figure.pdf", help="PDF, SVG or PNG file (figure.pdf)")
     options = parser.parse_args(words)
     try:
         import whence

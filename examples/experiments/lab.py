@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Grids of trainings: `whence train` over tasks, schemes, options and seeds, and what came out of them.
+"""Grids of trainings: `whence train` over tasks, schemes, options and seeds, and their results.
 
     examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --seeds 3
     examples/experiments/lab.py counting --vary variables=1,3,5 --set "steps=300 dim=32"
     examples/experiments/lab.py lm --schemes "cdape(kerple)" --vary cdape.kernel=1,3,5 --set data=austen.txt
-    examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen of the hierarchy, as a matrix
+    examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen tasks of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
-In a notebook a grid is a DataFrame with a row for each run, and every step takes one:
+In a notebook a grid is a DataFrame with a row for each run, and every step takes this frame:
 
     import lab
     runs = lab.grid("flip_flop", ["cope", "rope"], seeds=3, vary={"length": [64, 128]}, settings={"steps": 300})
@@ -15,7 +15,7 @@ In a notebook a grid is a DataFrame with a row for each run, and every step take
     scores = lab.scores(runs)
     lab.crossed(scores), lab.differences(scores), lab.dots(scores)
 
-A run is done where its results are whole. Ctrl-C and kill lose nothing: the same command goes on.
+A run is done if its results are whole. Ctrl-C and kill lose nothing: the same command continues.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ import urllib.parse
 from typing import Any, Callable, Iterator
 
 try:
-    import matplotlib.pyplot  # so that a notebook shows figures
+    import matplotlib.pyplot  # a notebook shows figures then
     import matplotlib.ticker
     import numpy as np
     import pandas as pd
@@ -56,17 +56,17 @@ except ImportError as missing:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
-READABLE = 4  # test sets; of more, tables and dots show the average
+READABLE = 4  # test sets; for more, tables and dots show the average
 OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines separate".split())
 OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
 
 
 class Refused(ValueError):
-    """An input that cannot be: the message says what was given and what is required."""
+    """An input that is refused. The message says what was given and what is required."""
 
 
 def program() -> str:
-    """The program `whence`: $WHENCE, that of this tree's build, that in PATH, or that in the module `whence`."""
+    """The program `whence`: $WHENCE, the one in this tree's build, in PATH, or in the module `whence`."""
     module, named = importlib.util.find_spec("whence"), os.environ.get("WHENCE")
     beside = [pathlib.Path(folder) / "whence" for folder in (module and module.submodule_search_locations) or []]
     for each in [named] if named else [ROOT / "build/release/whence", shutil.which("whence"), *beside]:
@@ -79,7 +79,7 @@ def program() -> str:
 # ---- The grid
 
 def described(task: str, words: list[str]) -> dict:
-    """What such a run would record, and what its tests measure. Refused, in the program's own words, where it refuses them."""
+    """Returns the record of such a run, and the measures of its tests. Raises Refused with the program's own error, if any."""
     asked = subprocess.run([program(), "train", task, *words, "--describe", "--json"], capture_output=True, text=True)
     if asked.returncode:
         raise Refused(asked.stderr.strip().splitlines()[-1] if asked.stderr.strip() else f"whence ended with {asked.returncode}")
@@ -87,16 +87,16 @@ def described(task: str, words: list[str]) -> dict:
 
 
 def tasks_of(names: list[str]) -> list[str]:
-    """The names, with the fifteen tasks of the hierarchy (Deletang et al. 2023) in the place of "chomsky"."""
+    """The names, where "chomsky" is replaced by the fifteen tasks of the hierarchy (Deletang et al. 2023)."""
     if "lm" in names and len(names) > 1:
-        raise Refused("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table")
+        raise Refused("lm: given with tasks; lm alone required: one table cannot have perplexities and errors")
     listed = subprocess.run([program(), "tasks"], capture_output=True, text=True).stdout if "chomsky" in names else ""
     hierarchy = [line.split()[0] for line in listed.splitlines() if "arXiv:2207.02098" in line]
     return list(dict.fromkeys(each for name in names for each in (hierarchy if name == "chomsky" else [name])))
 
 
 def with_option(scheme: str, name: str, option: str, value: Any) -> str | None:
-    """The scheme's text with an option set wherever `name` stands in it, behind its base; None where it does not."""
+    """The scheme's text with an option set, after the base, wherever `name` occurs; None if it does not occur."""
     text, opened = "", []
     for part in re.split(r"(\w*\(|\w+|\))", scheme):
         if part == ")" and opened and opened.pop() == name:
@@ -113,13 +113,13 @@ def words_of(options: dict[str, Any]) -> list[str]:
 
 
 def folder_name(text: str) -> str:
-    """ "cdape(kerple, kernel=3)" as "cdape-kerple,kernel=3": no two schemes have one name. The end of a long one gives way to a hash."""
+    """ "cdape(kerple, kernel=3)" as "cdape-kerple,kernel=3". Names are unique; a hash replaces the end of a long name."""
     name = urllib.parse.quote(re.sub(r"[()]", "-", text.rstrip(")").replace(" ", "")), safe="-+,=._")
     return name if len(name) <= 200 else f"{name[:183]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def same_tokens(base: dict, options: dict) -> dict:
-    """The options with the batch for which steps x accumulate x batch x length is that of `base`."""
+    """The options with the batch for which steps x accumulate x batch x length equals that of `base`."""
     if "length" not in base:
         raise Refused("--same-tokens: a task with the option length required")
     sizes = {name: int(options.get(name, base[name])) for name in ("steps", "accumulate", "length")}
@@ -132,17 +132,17 @@ def same_tokens(base: dict, options: dict) -> dict:
 def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int = 3, vary: dict[str, list] | None = None,
          settings: dict[str, Any] | None = None, preset: str = "mini", out: str | os.PathLike | None = None,
          equal_tokens: bool = False) -> pd.DataFrame:
-    """A row for each run: its place (task, scheme, an axis of `vary` each, seed), `folder`, `words` for `whence train`, and `wanted`, which is what
-    its run.json will have. `schemes`: those that the task's paper compares where there are none. An axis is an option of train, or of a scheme
-    ("cope.p_max"). Every cell is read by the program, so that what it refuses is refused before anything trains."""
+    """A row for each run: its place (task, scheme, the axes of `vary`, seed), `folder`, `words` for `whence train`, and `wanted`, the content of
+    its future run.json. `schemes`: if empty, those that the task's paper compares. An axis is an option of train, or of a scheme
+    ("cope.p_max"). The program checks every cell, so that errors come before anything trains."""
     given, settings, vary, rows = [task] if isinstance(task, str) else task, settings or {}, vary or {}, []
     if own := OURS.intersection([*vary, *settings]):
         raise Refused(f"{own.pop()}: given as an option of train; others required: "
                       "lab.py has --schemes, --seeds, --preset, --device and --out itself")
-    if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # tokens are then those of the setting
+    if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # the tokens follow the setting
         raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
     if equal_tokens and "batch" in vary:
-        raise Refused("--same-tokens: batch given as an axis, too; one of both required: the batch follows")
+        raise Refused("--same-tokens: batch also given as an axis; one of both required: --same-tokens sets the batch")
     tasks, out, seen = tasks_of(given), pathlib.Path(out or f"runs/lab_{pathlib.Path(given[0]).stem}"), set()
     for task, values in itertools.product(tasks, itertools.product(*vary.values())):
         place = dict(zip(vary, values))
@@ -152,7 +152,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
             first = {axis: choices[0] for axis, choices in vary.items() if axis in axes}
             options = same_tokens(described(task, ["--preset", preset, *words_of({**first, **settings})])["run"]["options"], options)
         paper = {}
-        with contextlib.suppress(Refused):  # the paper's sizes and such an option may not go together
+        with contextlib.suppress(Refused):  # the paper's sizes may not allow such an option
             paper = described(task, ["--preset", "paper", *words_of(axes)]) if task != "lm" else {}
         first = [figure["scheme"] for figure in paper["test_sets"][0].get("paper", [])] if paper.get("test_sets") else []
         for scheme in schemes or first or ["absolute", "rope", "cope"]:
@@ -161,7 +161,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
                 changed = with_option(text, *axis.split(".", 1), place[axis])
                 text, where[axis] = changed or text, place[axis] if changed else None
             row = {"task": task, "scheme": scheme, **where}
-            if tuple(row.values()) in seen:  # the axis is no option of this scheme
+            if tuple(row.values()) in seen:  # the scheme has no such option
                 continue
             seen.add(tuple(row.values()))
             words = ["--preset", preset, *words_of(options), "--scheme", text]
@@ -170,7 +170,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
                 *(folder_name(f"{axis}={value}") for axis, value in axes.items()))
             for seed in range(seeds):
                 own = (described(task, [*words, "--seed", str(seed)])["run"]
-                       if about["run"]["subject"] == "jsonl" else about["run"])  # its data follow the seed
+                       if about["run"]["subject"] == "jsonl" else about["run"])  # its data depend on the seed
                 rows.append({**row, "seed": seed, "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"),
                              "words": [*words, "--seed", str(seed)],
                              "wanted": {**own, "options": {**own["options"], "seed": seed}}, "about": about, "paper": paper})
@@ -183,10 +183,10 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     return frame
 
 
-# ---- Running it
+# ---- Running the grid
 
 def lines_of(path: pathlib.Path) -> list[dict]:
-    """The objects of a file of JSON lines. ValueError where it is torn or damaged."""
+    """The objects of a file of JSON lines. Raises ValueError if it is truncated or damaged."""
     text = path.read_text(encoding="utf-8")
     if not text.endswith("\n"):
         raise ValueError(f"{path.name} ends within a line, or is empty")
@@ -197,17 +197,17 @@ def lines_of(path: pathlib.Path) -> list[dict]:
 
 
 def questions(folder: str | os.PathLike) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """For each test set how many tokens of each question were graded, and how many answers were wrong; of a text its windows, and their nats."""
+    """For each test set the numbers of graded tokens and of wrong answers per question; for a text, tokens and nats per window."""
     path = pathlib.Path(folder) / "questions.jsonl"
     found = {line["test_set"]: (np.array(line["graded"], float), np.array(line.get("wrong", line.get("nats")), float))
             for line in lines_of(path)} if path.exists() else {}
     if bad := [name for name, (graded, cost) in found.items() if graded.shape != cost.shape or graded.ndim != 1]:
-        raise ValueError(f"questions.jsonl: {bad[0]}: as many answers as questions required")
+        raise ValueError(f"questions.jsonl: {bad[0]}: equal numbers of answers and questions required")
     return found
 
 
 def measured(run: Any) -> list[dict]:
-    """What a run measured, a row for each test set. ValueError, KeyError or TypeError where something is damaged or lacking."""
+    """The measures of a run, a row for each test set. Raises ValueError, KeyError or TypeError if data is damaged or missing."""
     asked, there, rows = questions(run.folder), set(), []
     for line in lines_of(pathlib.Path(run.folder) / "results.jsonl"):
         name = line.get("test_set") or (f"length {line['length']}" if "length" in line else "validation")
@@ -226,12 +226,12 @@ def measured(run: Any) -> list[dict]:
 
 
 def saved(folder: str | os.PathLike) -> bool:
-    """True if a run there has a whole checkpoint, from which it can go on."""
+    """True if a run there has a whole checkpoint, from which it can resume."""
     return any(".tmp-" not in path.name for path in pathlib.Path(folder).glob("checkpoints/step-*"))
 
 
 def state(run: Any) -> str:
-    """ "done", "not begun", "begun", or "damaged: ...". Refused where the folder holds a run with other options."""
+    """ "done", "not begun", "begun", or "damaged: ...". Raises Refused if the folder has a run with other options."""
     folder, damage = pathlib.Path(run.folder), (ValueError, TypeError, KeyError, AttributeError)
     try:
         there = json.loads((folder / "run.json").read_text(encoding="utf-8"))
@@ -241,10 +241,10 @@ def state(run: Any) -> str:
     except damage as problem:
         return f"damaged: run.json: {problem}"
     for name, wanted in [("subject", run.wanted["subject"]), *run.wanted["options"].items()]:
-        if options.get(name) != wanted and name != "accumulate":  # a GPU without room takes a batch in parts
-            raise Refused(f"{folder}: holds a run with {name} {options.get(name)}; {wanted}, or another folder, required")
+        if options.get(name) != wanted and name != "accumulate":  # a GPU with too little memory splits a batch
+            raise Refused(f"{folder}: has a run with {name} {options.get(name)}; {wanted}, or another folder, required")
     if run.wanted["subject"] in ("lm", "jsonl") and there.get("data") != run.wanted["data"]:
-        raise Refused(f"{folder}: holds a run on another text of the same name; the same text, or another folder, required")
+        raise Refused(f"{folder}: has a run on another text of the same name; the same text, or another folder, required")
     if not (folder / "results.jsonl").exists():
         return "begun"
     try:
@@ -255,25 +255,25 @@ def state(run: Any) -> str:
 
 
 def train_words(run: Any, threads: int = 0, device: str = "auto") -> list[str]:
-    """The command of one run, which goes on where it was."""
+    """The command of one run, which resumes if it can."""
     more = ["--threads", str(threads)] * (threads > 0) + ["--device", device] * (device != "auto") + ["--resume"] * saved(run.folder)
     return [program(), "train", run.task, *run.words, "--quiet", "--out", run.folder, *more]
 
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[int]:
-    """One laboratory at a time in a folder: the system holds the lock until this process and its runs have ended, whatever ends them."""
+    """Allows one lab.py at a time in a folder. The system holds the lock until this process and its runs have ended, for any reason."""
     path = pathlib.Path(folder) / "lab.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as file:
-        until = time.time() + 10  # the runs of one that was killed take a moment to end
+        until = time.time() + 10  # runs of a killed lab.py take a moment to end
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.time() > until:
-                    raise Refused(f"{folder}: another laboratory runs there: {path.read_text().strip()}; wait for it, or choose another") from None
+                    raise Refused(f"{folder}: another lab.py runs there: {path.read_text().strip()}; wait for it, or choose another") from None
                 time.sleep(0.1)
         file.truncate(0)
         print(f"process {os.getpid()} on {os.uname().nodename}, since {time.strftime('%F %R %Z')}", file=file, flush=True)
@@ -281,8 +281,8 @@ def locked(folder: str) -> Iterator[int]:
 
 
 def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: bool = False) -> pd.DataFrame:
-    """Trains what is not done, `jobs` at a time (as many as there are processors where it is 0), and returns the frame with a column `state`: "done",
-    or why not. A run that fails does not stop the others. KeyboardInterrupt on Ctrl-C, once all runs have saved."""
+    """Trains unfinished runs, `jobs` at a time (0: the number of processors), and returns the frame with a column `state`: "done", or why not.
+    A run that fails does not stop the others. Ctrl-C raises KeyboardInterrupt after all runs have saved."""
     running: dict[subprocess.Popen, Any] = {}
     stopped, began, said = False, time.time(), 0.0
 
@@ -297,7 +297,7 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
         nonlocal stopped
         stopped = True
         for process in running:
-            process.send_signal(signal.SIGUSR1)  # it saves, and ends
+            process.send_signal(signal.SIGUSR1)  # the run saves and ends
 
     def start(run: Any) -> subprocess.Popen:
         folder = pathlib.Path(run.folder)
@@ -306,7 +306,7 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
             folder.rename(aside)
             say(f"{folder}: {states[run.Index]}; moved to {aside.name}, and the run begins anew")
         folder.mkdir(parents=True, exist_ok=True)
-        # A run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
+        # A run dies with this process, and is in no terminal's foreground, so that Ctrl-C reaches this process alone.
         words = ["setpriv", "--pdeathsig", "TERM"] * bool(shutil.which("setpriv")) + train_words(run, max(1, os.cpu_count() // jobs), device)
         with open(folder / "train.log", "ab") as log:
             return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock])
@@ -332,7 +332,7 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
             while waiting and not stopped and len(running) < jobs:
                 process = start(run := waiting.pop(0))
                 running[process] = run
-                if stopped:  # by a signal that came while it was being started
+                if stopped:  # a signal came while it was starting
                     process.send_signal(signal.SIGUSR1)
             for process in [each for each in running if each.poll() is not None]:
                 run = running.pop(process)
@@ -349,7 +349,7 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
 
 
 def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator[str]:
-    """A line for a shell for each run that is not done."""
+    """A shell command for each unfinished run."""
     for run in runs.itertuples():
         found, line = state(run), shlex.join(train_words(run, threads, device))
         if found.startswith("damaged"):
@@ -361,7 +361,7 @@ def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator
 
 
 def slurm(lines: list[str], options: str = "") -> str:
-    """The lines as an array script. Two minutes before its time is up a run is told so, and saves; the same script, written anew, goes on."""
+    """The lines as an array script. A run gets a signal two minutes before its time ends, and saves. A newly written script resumes it."""
     head = ["#!/bin/bash", "#SBATCH --job-name=whence-lab", f"#SBATCH --array=1-{len(lines)}", "#SBATCH --no-requeue", "#SBATCH --signal=B:USR1@120"]
     for option in filter(None, options.split(",")):
         if not re.fullmatch(r"(?!array=|signal=|wrap=)[a-z-]+=[\w.:/@+-]+", option):
@@ -371,22 +371,22 @@ def slurm(lines: list[str], options: str = "") -> str:
     return "\n".join([*head, f"cd {shlex.quote(os.getcwd())} || exit 4", "case $SLURM_ARRAY_TASK_ID in", *cases, "esac", ""])
 
 
-# ---- What came out
+# ---- Results
 
 def parts_by(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple, pd.DataFrame]]:
-    """The rows of each combination of values, in the order in which these first appear."""
+    """The rows of each combination of values, in order of first appearance."""
     for where, part in frame.groupby(names if len(names) > 1 else names[0], sort=False, dropna=False):
         yield where if len(names) > 1 else (where,), part
 
 
 def place(frame: pd.DataFrame, *more: str) -> list[str]:
-    """The columns that say what a run is, up to its seed or measure, and `more`, and on what it was tested."""
+    """The columns that identify a run, without seed or measure, then `more`, then its test."""
     tested = [name for name in ("test_set", "test_length") if name in frame]
     return [name for name in itertools.takewhile(lambda name: name not in ("seed", "measure", *tested), frame)] + [*more, *tested]
 
 
 def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """What each question adds: their mean is the measure in percent, or the loss of a text in nats."""
+    """The contribution of each question. The mean is the measure in percent, or the loss of a text in nats."""
     if measure.startswith("sequence"):
         return 100.0 * (cost > 0)
     return (100.0 if measure.endswith("percent") else 1.0) * cost * len(cost) / max(graded.sum(), 1)
@@ -394,8 +394,8 @@ def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
 
 def scores(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each run and test set: its place, seed, `test_set`, `test_length`, the measures as numbers, `standard_error` of `measure` over
-    questions, `best_guess`, what the paper prints, and `folder`. Runs that are not done have no row."""
-    rows, by_bytes = [], OF_THE_TEXT.intersection(runs)  # perplexities of other tokens are not of the same thing
+    questions, `best_guess`, the paper's number, and `folder`. Unfinished runs have no row."""
+    rows, by_bytes = [], OF_THE_TEXT.intersection(runs)  # perplexities of different tokens cannot be compared
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed", "folder"]].to_dict("records")):
         if state(run) != "done":
             continue
@@ -416,7 +416,7 @@ def scores(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READABLE) -> pd.DataFrame:
-    """What tables and dots show: `value`, of each row's own measure or of `measure`, and one average in the place of more test sets than `most`."""
+    """The values for tables and dots: `value` by each row's own measure or by `measure`, and one average if there are more test sets than `most`."""
     scores = scores.assign(measure=measure or scores.measure)
     scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
     keys, found = [*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"], []
@@ -432,13 +432,13 @@ def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READAB
 
 
 def summary(scores: pd.DataFrame, measure: str | None = None, *by: str, folder: bool = False) -> pd.DataFrame:
-    """A row for each place and test set, and each value of columns `by`: mean, `sd` over seeds, `standard_error` over questions of that mean, least,
-    most, and how many seeds; with `folder` that of the first seed's run."""
+    """A row for each place and test set, and each value of columns `by`: mean, `sd` over seeds, `standard_error` of the mean over questions, least,
+    most, the number of seeds; with `folder` also the folder of the first seed's run."""
     found = shown(scores, measure)
     grouped = found.groupby([*place(found, *by), "measure"], sort=False, dropna=False)
     frame = grouped["value"].agg(mean="mean", sd="std", least="min", most="max", seeds="count")
     if "standard_error" in found and measure in (None, scores.measure.iloc[0]):
-        # Questions that are the same for all seeds give no more certainty for more seeds.
+        # More seeds on the same questions give no more certainty about questions.
         frame["standard_error"] = grouped["standard_error"].agg(
             lambda errors: errors.mean() if found.same_for_seeds[errors.index[0]] else math.sqrt((errors**2).sum()) / len(errors))
     for each in [each for each in ("best_guess", "paper", "paper_sd", *["folder"] * folder) if each in found]:
@@ -447,7 +447,7 @@ def summary(scores: pd.DataFrame, measure: str | None = None, *by: str, folder: 
 
 
 def paired(one: dict, other: dict, test_set: str, measure: str) -> np.ndarray:
-    """Question by question, how much more the one model adds to the measure; of all test sets behind each other for their average."""
+    """Differences of two models' contributions to the measure, question by question; over all test sets together for their average."""
     sets = list(one) if test_set.startswith("average of ") else [test_set]
     if not all(name in one and name in other and np.array_equal(one[name][0], other[name][0]) for name in sets):
         return np.zeros(0)
@@ -455,16 +455,16 @@ def paired(one: dict, other: dict, test_set: str, measure: str) -> np.ndarray:
 
 
 def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
-    """Pairs of places that differ in one thing, on each test set: `difference` of the means, a - b. `p_seeds`: Welch's test over seeds, from three
-    seeds on, of what other seeds would say. `p_questions`: of these very models on the same questions, at any number of seeds. Both are
-    corrected for the number of tests in their column (Holm): `p_seeds_holm`, `p_questions_holm`."""
+    """Pairs of places that differ in one thing, on each test set: `difference` of the means, a - b. `p_seeds`: Welch's test over three seeds or
+    more, for other seeds. `p_questions`: a test of these models on the same questions, for any number of seeds. Both are also corrected
+    for the number of tests in their column (Holm): `p_seeds_holm`, `p_questions_holm`."""
     found, rows, asked = shown(scores, measure), [], functools.lru_cache(maxsize=None)(questions)
     sets = [name for name in ("task", "test_set", "test_length") if name in found]
     names = [name for name in place(found) if name not in sets]
     for where, part in parts_by(found, sets):
         cells = [(dict(zip(names, cell)), runs.set_index("seed")) for cell, runs in parts_by(part, names)]
         for (a, x), (b, y) in itertools.combinations(cells, 2):
-            # An option that a scheme does not have is no second thing.
+            # An option that a scheme does not have is no second difference.
             apart = [name for name in names if a[name] != b[name] and pd.notna(a[name]) and pd.notna(b[name])]
             if len(apart) != 1:
                 continue
@@ -484,13 +484,13 @@ def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFram
 
 
 def holm(p: pd.Series) -> pd.Series:
-    """Holm 1979: the smallest of n p values times n, the next times n - 1, ..., never falling; none where there is none."""
+    """Holm 1979: the smallest of n p values times n, the next times n - 1, ..., made monotone. NaN stays NaN."""
     known = p.dropna().sort_values()
     return (known * np.arange(len(known), 0, -1)).cummax().clip(upper=1).reindex(p.index)
 
 
 def recorded(runs: pd.DataFrame, name: str) -> Iterator[tuple[Any, dict, dict]]:
-    """Each run, its place and seed, and each line of such a file of its folder; no line of a torn file, as a run that was killed may leave it."""
+    """Each run, its place and seed, and each line of this file in its folder. A truncated file, as of a killed run, gives no lines."""
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs, "seed")]].to_dict("records")):
         with contextlib.suppress(FileNotFoundError, ValueError):
             yield from ((run, where, line) for line in lines_of(pathlib.Path(run.folder) / name))
@@ -506,10 +506,10 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes(runs: pd.DataFrame) -> pd.DataFrame:
-    """Why entries of gradients are zero over the training, in percent of those that the mask does not hide, over all layers and heads: a row for
-    each run, quantity and step, where --set look-every=N kept them."""
+    """Causes of zero gradients over the training, in percent of unmasked entries, over all layers and heads: a row for each run, quantity and step,
+    if --set look-every=N recorded them."""
     by = [*place(runs, "seed"), "quantity", "step"]
-    frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl") if "." in line.get("quantity", "")])  # of the scheme
+    frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl") if "." in line.get("quantity", "")])  # the scheme's
     if frame.empty:
         return frame.reindex(columns=by)
     counts = frame.drop(columns=["layer", "head"]).groupby(by, sort=False, dropna=False).sum(numeric_only=True)
@@ -533,8 +533,8 @@ matplotlib.rcParams.update({
 
 
 def looks_of(names: list[str]) -> dict[str, dict]:
-    """Colour and dash of each curve. The first name's place among the known schemes decides, and the bytes behind it the dash; other curves look
-    as their number says. Of two that would look alike the later one has the next dash."""
+    """Colour and dash of each curve. The colour follows the first name's place among the known schemes, and the dash the bytes after it; other
+    curves follow their number. Of two equal looks the later curve gets the next dash."""
     taken, looks = [], {}
     for number, name in enumerate(dict.fromkeys(names)):
         first, rest = re.fullmatch(r"([a-z0-9_]*)(.*)", name, re.S).groups()
@@ -552,8 +552,8 @@ def label(where: Any, names: list[str]) -> str:
 
 def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
     """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), for each scheme and test set. A dotted line is the
-    best guess without a model, a diamond what the paper prints."""
-    found, own = shown(scores, measure), ["scheme", *(name for name in place(scores) if "." in name)]  # options of schemes stand beside them
+    best guess without a model, a diamond the paper's number."""
+    found, own = shown(scores, measure), ["scheme", *(name for name in place(scores) if "." in name)]  # next to the options of schemes
     found = found.assign(scheme=[label(where, own) for where in found[own].itertuples(index=False, name=None)])
     sets = [name for name in place(found) if name not in (*own, "test_length") and (found[name].nunique() > 1 or name == "test_set")]
     panels, schemes = list(parts_by(found, sets)), list(found.scheme.unique())
@@ -574,7 +574,7 @@ def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> 
                 axis.plot(of_scheme.paper[:1], [row] * len(of_scheme[:1]), "D", color=SOFT, markersize=4, fillstyle="none")
         if "best_guess" in part and measure is None and part.best_guess.notna().any():
             axis.axvline(part.best_guess.iloc[0], color=SOFT, linestyle=":", linewidth=1)
-        if part.value.min() >= 0:  # an interval may reach below, errors do not
+        if part.value.min() >= 0:  # an interval may be below 0, an error not
             axis.set_xlim(left=max(axis.get_xlim()[0], -0.04 * axis.get_xlim()[1]))
         axis.set_title(textwrap.fill(label(where, sets), 34))
         axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
@@ -586,8 +586,8 @@ def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> 
 
 
 def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figure:
-    """A curve of means over seeds for each scheme and what else differs, with a band of a standard deviation. The legend has the curves in the
-    order in which they end, and their last values."""
+    """A curve of means over seeds for each scheme and other difference, with a band of a standard deviation. The legend sorts the curves by their
+    last values, and shows these."""
     same = (x, "test_length", "test_set") if x == "test_length" else (x, "test_length")
     names = [name for name in place(found) if name == "scheme" or (name not in same and found[name].nunique() > 1)]
     parts = {label(where, names): part.groupby(x)[y].agg(["mean", "std"]) for where, part in parts_by(found, names)}
@@ -620,7 +620,7 @@ def over(scores: pd.DataFrame, axis: str, measure: str | None = None, width: flo
 
 
 def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) -> Figure:
-    """Learning curves: over steps, or over sequences where runs differ in how many a step has."""
+    """Learning curves over steps, or over sequences if runs differ in sequences per step."""
     found = curves[curves.curve == curve]
     return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats", width)
 
@@ -629,8 +629,8 @@ def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) ->
 
 def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "text", rows: str | None = None,
          columns: str | None = None) -> pd.DataFrame:
-    """Schemes down, axes and test sets across; of several tasks a matrix, their test sets down and schemes across. "0.31 (0.02)": mean and standard
-    deviation over seeds; or a column of summary() (`values`). `rows` and `columns` name another axis, scheme, seed or test-set."""
+    """Schemes down, axes and test sets across. For several tasks: test sets down and schemes across. "0.31 (0.02)": mean and standard deviation
+    over seeds; or a column of summary() (`values`). `rows` and `columns` name another axis, scheme, seed or test-set."""
     down, across = [name and name.replace("test-set", "test_set") for name in (rows, columns)]
     known = ["seed", *place(scores)]
     if bad := [name for name in (down, across) if name and (name not in known or down == across)]:
@@ -640,7 +640,7 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     down = down or ("test_set" if across == "scheme" or (found.task.nunique() > 1 and not across) else "scheme")
     across = across or ("scheme" if down != "scheme" else None)
     others = [name for name in place(found, *seed) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
-    inside = [name for name in others if "." in name and down == "scheme"]  # options of schemes stand beside them
+    inside = [name for name in others if "." in name and down == "scheme"]  # next to the options of schemes
     index = ["task"] * ("task" in others) + [down, *inside]
     heads = [name for name in (across, *others) if name and name not in ("task", *inside)] or ["test_set"]
     found = found.assign(**{name: found[name].where(found[name].notna(), "-") for name in (*index, *heads)},
@@ -649,8 +649,8 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
 
 
 def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: str | None = None, columns: str | None = None, out: str = "") -> str:
-    """crossed() for a paper or a page, the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html", whose
-    cells lead to the first seed's run where `out` is the grid's folder."""
+    """crossed() for a paper or a page, with the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html".
+    In HTML, if `out` is the grid's folder, cells link to the first seed's run."""
     table, means, folders = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean", "folder")]
     index, heads = list(table.index.names), list(table.columns.names)
     least = means.groupby(level="task").transform("min") if "task" in index else means.min()
@@ -698,7 +698,7 @@ FILES = ("scores.csv", "summary.csv", "differences.csv", "curves.csv", "runs.csv
 
 
 def svg_of(figure: Figure, title: str) -> str:
-    """The picture for our page, whose colours by day and by night it takes."""
+    """The picture in the page's colours, light and dark."""
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = re.sub(r' id="[a-z]+[a-z0-9]*_\d+"', "", text.getvalue()[text.getvalue().index("<svg"):])
@@ -706,7 +706,7 @@ def svg_of(figure: Figure, title: str) -> str:
 
 
 def page_of(folder: str, out: str) -> str:
-    """Where report.html leads for a run: to its page, or to the line with the command that writes it."""
+    """The link of a run in report.html: its page, or the line with the command that writes the page."""
     path = urllib.parse.quote(os.path.relpath(folder, out))
     return f"{path}/look.html" if os.path.exists(f"{folder}/look.html") else f"#{path}"
 
@@ -770,7 +770,7 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
           **sides: str | None) -> list[str]:
     """Writes tidy tables as CSV, the pictures and report.html into the grid's folder, and returns their names."""
     out, points = pathlib.Path(runs.attrs["out"]), curves(runs)
-    whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # a text's lengths have a curve
+    whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # lengths of a text are in a curve
     caption = "A dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model; a diamond: the paper's."
     pictures = {"result": (caption, functools.partial(dots, whole, measure))}
     for (task,), part in parts_by(found, ["task"]):
@@ -793,7 +793,7 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
 # ---- The program
 
 def parts(text: str) -> list[str]:
-    """Split at commas outside of parentheses."""
+    """Splits at commas outside parentheses."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
@@ -810,26 +810,26 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, measures = parser.add_argument, {name.replace("_percent", "").replace("_", "-"): name for name in COMPARED}
     add("tasks", nargs="+", metavar="TASK", help="whence tasks lists them; chomsky: all fifteen of the hierarchy; lm: text")
-    add("--schemes", default="", help="separated by commas; those that the task's paper compares if left out")
-    add("--seeds", type=int, default=3, help="of each scheme: 0, 1, ... (3)")
-    add("--vary", action="append", default=[], metavar="NAME=V,V", help="an axis: an option of train, or SCHEME.OPTION; may come several times")
+    add("--schemes", default="", help="schemes, separated by commas (those that the task's paper compares)")
+    add("--seeds", type=int, default=3, help="number of seeds of each scheme: 0, 1, ... (3)")
+    add("--vary", action="append", default=[], metavar="NAME=V,V", help="an axis: an option of train, or SCHEME.OPTION; may be repeated")
     add("--set", default="", help='options of train: "steps=300 dim=32"; a value with blanks in quotes')
     add("--preset", default="mini", choices=["mini", "paper"], help="mini: minutes on a laptop (mini)")
-    add("--same-tokens", action="store_true", help="the batch follows the length: steps x batch x length is as --preset and --set have it")
-    add("--measure", choices=list(measures), help="what is compared; the task's own if left out")
+    add("--same-tokens", action="store_true", help="the batch follows the length: steps x batch x length stays as in --preset and --set")
+    add("--measure", choices=list(measures), help="the measure to compare (the task's own)")
     add("--rows", metavar="NAME", help="axis of the table's rows: one of --vary, scheme, seed or test-set")
-    add("--columns", metavar="NAME", help="axis of its columns")
+    add("--columns", metavar="NAME", help="axis of the table's columns")
     add("--maps", action="store_true",
-        help="on the page also the first seeds side by side on one sequence; --set look-every=N adds why gradients are zero")
-    add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
+        help="also show the first seeds side by side on one sequence; --set look-every=N adds causes of zero gradients")
+    add("--jobs", type=int, default=0, help="runs at the same time (the number of processors)")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    add("--out", help="folder; runs/lab_TASK if left out. The same command goes on with what is there")
+    add("--out", help="folder; the same command continues in it (runs/lab_TASK)")
     add("--quiet", action="store_true", help="no progress")
-    add("--plan", action="store_true", help="print a line of `whence train` for each run that is not done: for GNU parallel, a shell, any scheduler")
-    add("--slurm", metavar="FILE", help="write these lines as an array script of SLURM; -: print it")
-    add("--sbatch", default="", help='its options: "partition=gpu,time=2:00:00"')
-    add("--collect", action="store_true", help="tables and page of what is done; nothing is run")
-    for name, about in (("latex", "print the table for a paper"), ("markdown", "or for a README"), ("json", "or its numbers, as lines of JSON"),
+    add("--plan", action="store_true", help="print a line of `whence train` for each unfinished run: for GNU parallel, a shell, any scheduler")
+    add("--slurm", metavar="FILE", help="write the lines of --plan as an array script of SLURM; -: print it")
+    add("--sbatch", default="", help='options of the script: "partition=gpu,time=2:00:00"')
+    add("--collect", action="store_true", help="tables and page of finished runs, without training")
+    for name, about in (("latex", "print the table for a paper"), ("markdown", "or for a README"), ("json", "or its numbers as lines of JSON"),
             ("png", "pictures as PNG too")):
         add(f"--{name}", action="store_true", help=about)
     options = parser.parse_args(words)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The papers' tables and figures by name: ours beside theirs, and which of the papers' comparisons hold.
+"""The papers' tables and figures by name: our numbers next to theirs, and which of the papers' comparisons hold.
 
-    examples/experiments/reproduce.py --list                                what each asks, how it is had here, what it costs
-    examples/experiments/reproduce.py cope/table3                           trains it, and judges each comparison of the paper
-    examples/experiments/reproduce.py cope/table3 --recorded                the same of the recorded numbers: nothing is trained
+    examples/experiments/reproduce.py --list                                each table's question, how it is made here, its cost
+    examples/experiments/reproduce.py cope/table3                           trains it, and tests each comparison of the paper
+    examples/experiments/reproduce.py cope/table3 --recorded                the same for the recorded numbers, without training
     examples/experiments/reproduce.py dape-v2/table1 --data austen.txt      a table of language models, on your text
     examples/experiments/reproduce.py all --data TEXT --code FOLDER --record MINE     every table, kept with its figures in MINE
     examples/experiments/reproduce.py --stale                               would this program give the recorded numbers?
@@ -43,13 +43,13 @@ import scipy.stats
 from lab import Refused
 
 PAPERS = lab.ROOT / "examples/whence/papers"
-RECORDED, FILES = PAPERS / "recorded.csv", ("cope.table", "dape.table", "dape_v2.table")  # one refers to those before it
+RECORDED, FILES = PAPERS / "recorded.csv", ("cope.table", "dape.table", "dape_v2.table")  # a file may refer to those before it
 HOLDS, DOES_NOT, OPEN = VERDICTS = ("holds", "does not", "not decided at this size")
 MEASURES = {**{name: column for column, name in lab.COMPARED.items()}, "Delta-P": "delta_p"}
-GUESS = "best guess"  # stands as a method behind the others: it needs no model
+GUESS = "best guess"  # the last method, which needs no model
 
 
-# ---- The papers' tables as text: lines "key value"; what is indented by more than two goes on with the line before it
+# ---- The papers' tables as text: lines "key value". A line that is indented by more than two continues the line before it.
 
 FIELDS = {"what": str, "place": str, "note": str, "measure": str, "set": str, "task": str.split, "vary": str.split, "schemes": lab.parts,
           "reads": {"text": "text", "code": "code"}.__getitem__, "figures": {"accuracy": "accuracy"}.__getitem__,
@@ -62,9 +62,9 @@ FORMS = {"sizes": "the name of `sizes` before it, then some of its presets", "co
 
 
 class Table(SimpleNamespace):
-    """A table or figure of a paper, with the fields of its text. presets: name to set, why, lab, seeds, schemes, tasks (those two in place of the
-    table's). methods: name to scheme and values of axes. columns: name to where its numbers lie: task, set, times the training length, validation
-    step, values of axes. printed: by method and column the mean and the deviation, or NaN. claims: better, worse, column."""
+    """A table or figure of a paper, with the fields of its text. presets: name to set, why, lab, seeds, schemes, tasks (the last two replace the
+    table's). methods: name to scheme and values of axes. columns: name to the source of its numbers: task, set, times the training length,
+    validation step, values of axes. printed: by method and column the mean and the deviation, or NaN. claims: better, worse, column."""
 
     def __init__(self, name: str, **more: Any):
         blank = dict(what="", place="", note="", measure="", set="", reads="", figures="", same_tokens=False, higher_is_better=False, task=[],
@@ -80,7 +80,7 @@ class Table(SimpleNamespace):
         return (not at["schemes"] or self.methods[method][0] in at["schemes"]) and self.columns[column]["task"] in tasks
 
     def with_rows(self, rows: list[str]) -> Table:
-        """These methods alone, and the claims between them; all where there are none."""
+        """Returns the table with these methods alone and the claims between them; `rows` empty: with all methods."""
         if bad := [name for name in rows if name not in self.methods]:
             raise Refused(f'--row: "{bad[0]}" given; one of those of {self.name} required')
         own = {name: at for name, at in self.methods.items() if name in rows or not rows}
@@ -89,7 +89,7 @@ class Table(SimpleNamespace):
 
 @contextlib.contextmanager
 def understood(place: str, key: str, value: str) -> Iterator[None]:
-    """Says of a line of a table what was given, and what is required in its place."""
+    """Turns errors in a line of a table into Refused: what was given, and what is required."""
     try:
         yield
     except (KeyError, ValueError):
@@ -97,7 +97,7 @@ def understood(place: str, key: str, value: str) -> Iterator[None]:
 
 
 def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> SimpleNamespace:
-    """titles and tables by name; texts and sizes, which `let` and `sizes` name."""
+    """Returns titles and tables by name, and the texts and sizes that `let` and `sizes` define."""
     papers = SimpleNamespace(titles={}, tables={}, texts={}, sizes={})
     for file in files:
         lines: list[tuple[str, str]] = []
@@ -123,7 +123,7 @@ def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> 
                     presets = table.presets
             if key in ("|", "columns", "better"):
                 later.append((table, place, key, value))
-        own = {each[0].name: each[0] for each in later}  # claims need all rows, and rows may be borrowed from a table that stands behind
+        own = {each[0].name: each[0] for each in later}  # claims need all rows, and rows may come from a later table
         for table in own.values():
             read_rows(papers, table, [each[1:] for each in later if each[0] is table])
         for table, place, key, value in later:
@@ -143,7 +143,7 @@ def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> 
 
 
 def read_field(papers: SimpleNamespace, table: Table, presets: dict[str, dict], key: str, value: str) -> None:
-    """A line of a table or of `sizes`. "mini.set steps=300" is of a preset; with "+" behind the key, it is more of what was there."""
+    """Reads a line of a table or of `sizes`. "mini.set steps=300" belongs to a preset. A "+" after the key appends to the earlier value."""
     if key in FIELDS:
         setattr(table, key.replace("-", "_"), FIELDS[key](value))
     elif key == "run":
@@ -159,7 +159,7 @@ def read_field(papers: SimpleNamespace, table: Table, presets: dict[str, dict], 
 
 
 def read_rows(papers: SimpleNamespace, table: Table, lines: list[tuple[str, str, str]]) -> None:
-    """The columns of a table, and its methods with what the paper prints. Papers print some tables with rows and columns exchanged."""
+    """Reads the columns of a table, and its methods with the paper's numbers. Papers print some tables with rows and columns exchanged."""
     rows = [(line, [cell.strip() for cell in line[2].removesuffix("|").split("|")]) for line in lines if line[1] == "|"]
     for place, key, value in lines:
         with understood(place, key, value):
@@ -199,11 +199,11 @@ def find_table(papers: SimpleNamespace, name: str) -> Table:
     return papers.tables[name]
 
 
-# ---- What is recorded
+# ---- Records
 
 @dataclass
 class Record:
-    """The numbers of a table at a preset, by method and column, then by seed; and how they were made: date, vectors, lab, "bits TASK SCHEME", ..."""
+    """The numbers of a table at a preset, by method and column, then by seed; and facts of the runs: date, vectors, lab, "bits TASK SCHEME", ..."""
     table: str
     preset: str
     facts: dict[str, str] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """On two cores."""
+        """The time on two cores."""
         return float(self.facts.get("core-seconds", 0)) / 2
 
 
@@ -227,7 +227,7 @@ def exact(number: float) -> str:
 
 
 def read_records(path: str | os.PathLike) -> Records:
-    """A row of the CSV is a cell and a seed. An empty cell is as in the row above. Facts are of the method "record", without a seed."""
+    """A row of the CSV is a cell and a seed. An empty cell repeats the row above. Facts have the method "record", and no seed."""
     records, above, row = {}, [""] * 4, []
     with open(path, encoding="utf-8", errors="replace", newline="") as file:
         lines = csv.reader(file)
@@ -270,12 +270,12 @@ def probability(p: float) -> str:
 
 
 def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> float:
-    """The two-sided p of Welch's test, of mean, deviation and count of both sides."""
+    """The two-sided p of Welch's test from mean, deviation and count of both sides."""
     return float(scipy.stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)
 
 
 def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
-    """Are the first values lower than the second? The verdict, the test behind it, and its p: NaN where nothing was tested."""
+    """Are the first values lower than the second? Returns the verdict, its test, and p, which is NaN if nothing was tested."""
     fewest, seeds = min(len(lower), len(higher)), f"{len(lower)} and {len(higher)} seeds"
     if fewest < 3:
         return OPEN, f"{fewest} seeds; 3 required", math.nan
@@ -290,8 +290,8 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
 
 
 def judged(table: Table, record: Record) -> pd.DataFrame:
-    """A row for each comparison whose methods and column the preset has: better, worse, column, verdict, test, p, and paper, the test that
-    the paper's own figures would pass, of three seeds each."""
+    """A row for each comparison whose methods and column the preset has: better, worse, column, verdict, test, p, and paper, the p of the paper's
+    own figures at three seeds each."""
     rows = []
     for better, worse, column in table.claims:
         if table.has(record.preset, better, column) and table.has(record.preset, worse, column):
@@ -303,14 +303,14 @@ def judged(table: Table, record: Record) -> pd.DataFrame:
 
 
 def corrected(p: pd.Series) -> pd.Series:
-    """Benjamini and Hochberg 1995: the k-th smallest of n p values times n / k, never falling. Of those below 0.05 then, one in twenty is expected to
-    be there by chance."""
+    """Benjamini and Hochberg 1995: the k-th smallest of n p values times n / k, made monotone. Of those below 0.05, one in twenty is expected to be
+    there by chance."""
     known = p.dropna().sort_values(ascending=False)
     return (known * len(known) / np.arange(len(known), 0, -1)).cummin().reindex(p.index)
 
 
 def by_chance(found: pd.DataFrame) -> str:
-    """How many verdicts would come about by chance, and what is left of them when they are corrected for their number."""
+    """Says how many verdicts chance alone would give, and how many are left after a correction for their number."""
     tests, left = int(found.p.notna().sum()), found.verdict[(corrected(found.p) < 0.05) | found.p.isna()]
     count = lambda verdicts, verdict: int((verdicts == verdict).sum())
     return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
@@ -321,7 +321,7 @@ def by_chance(found: pd.DataFrame) -> str:
 # ---- Tables and pages
 
 def beside_paper(table: Table, record: Record) -> pd.DataFrame:
-    """A row for each method and column: mean and, from two seeds on, standard deviation; what the paper prints."""
+    """A row for each method and column: our mean and, for two seeds or more, standard deviation; the paper's number."""
     rows, digits = [], int(record.facts.get("digits", 2))
     for method, column in ((method, column) for method in [*table.methods, GUESS] for column in table.columns):
         ours, printed = record.of(method, column), table.printed.get((method, column))
@@ -339,7 +339,7 @@ def text_of(frame: pd.DataFrame) -> str:
 
 
 def shown(table: Table, record: Record) -> str:
-    """Ours beside the paper's, and the verdicts."""
+    """Our numbers next to the paper's, and the verdicts."""
     found, text = judged(table, record), text_of(beside_paper(table, record))
     if len(found):
         found.insert(0, "the paper's comparison", found.better + " better than " + found.worse)
@@ -362,7 +362,7 @@ def time_text(seconds: float) -> str:
 
 
 def cost_of(records: list[Record], preset: str) -> str:
-    """A preset that is not recorded costs as many times more than one that is as it has more operations."""
+    """The cost of a preset. One that is not recorded is estimated from a recorded one, in proportion to its operations."""
     own = next((each for each in records if each.preset == preset), records[0] if records else Record("", ""))
     here, there = [float(own.facts.get(f"operations {each}", "nan")) for each in (own.preset, preset)]
     return (time_text(own.seconds) if own.preset == preset else "of unknown cost" if math.isnan(here + there)
@@ -385,7 +385,7 @@ def listing(papers: SimpleNamespace, records: Records) -> str:
 
 
 def summary_page(papers: SimpleNamespace, records: Records) -> str:
-    """What the papers claim, and what of it holds here. The text above that is the page's own."""
+    """The page of the papers' claims and verdicts. The text above the facts is kept from the page."""
     kept = {name: next((records[name, preset] for preset in table.presets or ["mini"] if (name, preset) in records), None)
             for name, table in papers.tables.items()}
     each = [judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record]
@@ -398,26 +398,25 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     facts = pd.DataFrame([record.facts for record in records.values()], columns=["machine", "vectors", "date", "program", "text"]).fillna("")
     machines, dates, programs, texts = ("; ".join(sorted({*each} - {""})) for each in (
         facts.machine + ", " + facts.vectors, facts.date.str[:10], facts.program, facts.text))
-    page = (f"{page_head()}Machine: {machines}. Date: {dates}. Program: {programs}. Texts: {texts}. Times are those of all runs of a table on two "
-            "cores that do nothing else; runs that two tables share are in both, but were trained once.\n\n")
+    page = (f"{page_head()}Machine: {machines}.\nDate: {dates}.\nProgram: {programs}.\nTexts: {texts}.\nTimes are for all runs of a table on two "
+            "idle cores. Runs that two tables share count in both, but were trained once.\n\n")
     page += markdown("paper | tables and figures | recorded | comparisons | hold | do not | not decided at this size | two cores", [
         [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counts.loc[names].sum(), seconds(names)]
         for paper, names in own.items()])
     page += f"\n{by_chance(found)}\n"
     for paper, names in own.items():
-        lacks = {name: f"; lacks: {table.note}" for name, table in papers.tables.items() if table.kind == "not ours" and not kept[name]}
         page += f"\n## {papers.titles[paper]}\n\n"
-        page += markdown("table or figure | what it asks | comparisons | hold | do not | not decided | two cores", [
-            [name, papers.tables[name].what + lacks.get(name, ""), *(counts.loc[name] if counts.comparisons[name] else "----"),
-             seconds([name]) if kept[name] else "-"] for name in names])
-        for name, part in found[found.table.isin(names)].groupby("table", sort=False):
-            said = []
-            for verdict, words in zip(VERDICTS, ("holds", "**does not hold**", "not decided")):
-                sides = part[part.verdict == verdict].groupby(["better", "worse"], sort=False)
-                found_so = [f"{better} over {worse} ({'; '.join(each['column'] + each.mark)})" for (better, worse), each in sides]
-                said += [f"{words}: {', '.join(found_so)}"] if found_so else []
-            page += f"\n- {name}: {'. '.join(said)}."
-        page += "\n"
+        page += markdown("table or figure | question | comparisons | hold | do not | not decided | two cores", [
+            [name, papers.tables[name].what, *(counts.loc[name] if counts.comparisons[name] else "----"), seconds([name]) if kept[name] else "-"]
+            for name in names])
+        page += "".join(f"\n{name} lacks {papers.tables[name].note.rstrip('.')}.\n" for name in names
+                        if papers.tables[name].kind == "not ours" and not kept[name])
+        rows: dict[tuple, list[str]] = {}  # comparisons of one method with equal outcomes share a row
+        for (name, better, worse), each in found[found.table.isin(names)].groupby(["table", "better", "worse"], sort=False):
+            at = ["; ".join((each["column"] + each.mark)[each.verdict == verdict]) for verdict in VERDICTS]
+            rows.setdefault((name, better, *at), []).append(worse)
+        page += "\n" + markdown("table or figure | comparison | holds for | does not hold for | not decided for", [
+            [name, f"{better} over {'; '.join(others)}", *at] for (name, better, *at), others in rows.items()])
     return page
 
 
@@ -425,7 +424,7 @@ def page_head() -> str:
     return (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
 
 
-# ---- What is trained
+# ---- Training
 
 SHORT = {"steps": 2, "batch": 2, "dim": 32, "layers": 2, "heads": 4}
 SHORT_TEXT = {"length": 32, "last": 16, "evaluate-to": 2, "evaluation-windows": 1, "validation-windows": 1}
@@ -433,7 +432,7 @@ LONG = ("model", "accumulate", "validate-every", "save-every")
 
 
 def lab_words(table: Table, preset: str, more: dict[str, Any], seeds: int) -> list[str]:
-    """The runs of a table as one types them behind lab.py; a file of the user's is named without its folder."""
+    """The arguments of lab.py for the runs of a table. The user's file is named without its folder."""
     at, settings = table.presets[preset], settings_of(table, preset, more)
     if table.reads and "data" in settings:
         settings["data"] = pathlib.Path(settings["data"]).name
@@ -451,8 +450,8 @@ def settings_of(table: Table, preset: str, more: dict[str, Any]) -> dict[str, An
 
 def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce", device: str = "auto",
             short: bool = False) -> pd.DataFrame:
-    """The grid of a table, with `more` in place of the preset's options; short: two steps of a small model for each task and scheme. Folders are
-    named by all options: two tables that ask for the same run train it once."""
+    """The grid of a table, where `more` replaces options of the preset; short: two steps of a small model for each task and scheme. Folders are
+    named by all options, so that two tables with the same run train it once."""
     settings, vary = settings_of(table, preset, more), {name: lab.parts(values) for name, values in lab.pairs(table.vary, "vary").items()}
     at = table.presets[preset]
     if short:
@@ -468,14 +467,14 @@ def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out
 
 
 def stands_at(run: dict, table: Table, method: str, column: str | None = None) -> bool:
-    """Is the run of this method, and of this column? All runs are of the guess."""
+    """True if the run belongs to this method and this column. All runs belong to the guess."""
     (scheme, at), where = table.methods.get(method, (run["scheme"], {})), table.columns.get(column, {"task": "", "at": {}})
     return (run["scheme"] == scheme and where["task"] in ("", run["task"])
             and all(str(run[axis]) == value for axis, value in {**at, **where["at"]}.items()))
 
 
 def value_at(run: dict, column: dict, scores: pd.DataFrame, measure: str) -> float | None:
-    """None where the run was not tested so."""
+    """The run's number in a column; None if the run has no such test."""
     if column["step"]:
         there = {line["step"]: line.get("validation_token_error_percent") for line in lab.lines_of(pathlib.Path(run["folder"]) / "metrics.jsonl")}
         return there.get(column["step"])
@@ -483,11 +482,11 @@ def value_at(run: dict, column: dict, scores: pd.DataFrame, measure: str) -> flo
     found = scores if test_set == "average" else scores[scores.test_set == test_set]
     if found.empty or measure not in found or (run["task"] == "lm" and found[measure].isna().any()):
         return None
-    return float(np.cumsum(found[measure].to_numpy(float))[-1] / len(found))  # one after another, unlike a sum of pandas: bits are compared
+    return float(np.cumsum(found[measure].to_numpy(float))[-1] / len(found))  # added one by one, unlike in pandas, because bits are compared
 
 
 def measured(table: Table, runs: pd.DataFrame) -> tuple[str, dict]:
-    """The measure's name, and the numbers of the runs that are done."""
+    """The measure's name, and the numbers of the finished runs."""
     scores, numbers = lab.scores(runs), {}
     measure = MEASURES[table.measure] if table.measure else scores.measure.iloc[0] if len(scores) else runs.about.iloc[0]["measure"]
     of_run = dict(iter(scores.groupby("folder")))
@@ -502,7 +501,7 @@ def measured(table: Table, runs: pd.DataFrame) -> tuple[str, dict]:
 
 
 def machine_of(device: str) -> tuple[str, str]:
-    """The machine in words, and what the bits depend on: the processor's vectors, or the GPU."""
+    """The machine in words, and the part on which the bits depend: the processor's vectors, or the GPU."""
     facts = json.loads(subprocess.run([lab.program(), "doctor", "--json"], capture_output=True, text=True).stdout)
     machine, built = f"{facts['processor']['name']}, {facts['threads']['used']} threads", facts["build"]["instructions"]
     if device != "cpu" and not facts["gpu"]["refusal"]:
@@ -511,7 +510,7 @@ def machine_of(device: str) -> tuple[str, str]:
 
 
 def trained(table: Table, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> Record:
-    """Trains what is not done, and what is to be recorded of it."""
+    """Trains unfinished runs, and returns the record."""
     machine, vectors = machine_of(options.device)
     version = subprocess.run([lab.program(), "--version"], capture_output=True, text=True).stdout.strip()
     facts = {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors}
@@ -534,8 +533,8 @@ def trained(table: Table, runs: pd.DataFrame, options: argparse.Namespace, more:
 
 
 def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> tuple[str, int]:
-    """What a command of a table says, and its exit code. It is words behind `whence`, or behind a script of this folder. RUN, TEXT, CODE and OUT/NAME
-    stand for files."""
+    """The output and the exit code of a table's command: arguments of `whence`, or a script of this folder with arguments. RUN, TEXT, CODE and
+    OUT/NAME stand for files."""
     words = [places.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
     script = words[0].endswith(".py")
     program = [sys.executable, str(pathlib.Path(__file__).with_name(words[0])), *words[1:]] if script else [lab.program(), *words]
@@ -543,7 +542,7 @@ def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> tupl
     return f"\n$ {shlex.join(['whence'] * (not script) + words)}\n{said.stdout}", said.returncode
 
 
-# ---- Would this program make what is recorded?
+# ---- Would this program reproduce the records?
 
 def user_settings(text: str) -> dict[str, Any]:
     try:
@@ -553,10 +552,10 @@ def user_settings(text: str) -> dict[str, Any]:
 
 
 def short_trainings(wanted: list[tuple[Table, Record]], jobs: int) -> list[dict[str, str]]:
-    """For each, by "TASK SCHEME", the first 16 digits of the SHA-256 of what two steps of a small model leave, weights and results. They differ where
-    anything differs that the numbers depend on, and do not where a comment was changed."""
+    """For each table, by "TASK SCHEME", 16 digits of the SHA-256 of weights and results after two steps of a small model. They change with everything
+    that changes the numbers, and not with a comment."""
     with tempfile.TemporaryDirectory() as folder:
-        text = pathlib.Path(folder) / "text.txt"  # in the place of the user's, long enough for the longest windows
+        text = pathlib.Path(folder) / "text.txt"  # replaces the user's; long enough for the longest windows
         text.write_text("".join(f"line {k * k % 9973} of a text\n" for k in range(20000)), encoding="utf-8")
         frames = [runs_of(table, record.preset, {**user_settings(record.facts.get("set", "")), **({"data": str(text)} if table.reads else {})},
                           out=folder, short=True) if table.presets else pd.DataFrame() for table, record in wanted]
@@ -569,13 +568,13 @@ def short_trainings(wanted: list[tuple[Table, Record]], jobs: int) -> list[dict[
 
         def bits(run: Any) -> str:
             left = b"".join((pathlib.Path(run.folder) / name).read_bytes() for name in ("weights.safetensors", "results.jsonl"))
-            left = re.sub(rb'("windows":\d+),"bits_per_byte":[^,}]+', rb"\1", left)  # follow from the perplexity; records are older than them
+            left = re.sub(rb'("windows":\d+),"bits_per_byte":[^,}]+', rb"\1", left)  # follows from the perplexity, and is not in older records
             return hashlib.sha256(left).hexdigest()[:16]
         return [{f"{run.task} {run.wanted['options']['scheme']}": bits(run) for run in frame.itertuples()} for frame in frames]
 
 
 def staleness(papers: SimpleNamespace, records: Records, jobs: int) -> str:
-    """Which records this program would not give. Of records of other vectors than this processor's nothing is told."""
+    """Lists records that this program would not give. Records with other vectors than this processor's are not checked."""
     vectors, stale = machine_of("cpu")[1], []
     known = [(papers.tables[name], record) for (name, preset), record in records.items()
              if name in papers.tables and preset in (papers.tables[name].presets or [preset])]
@@ -596,7 +595,7 @@ def staleness(papers: SimpleNamespace, records: Records, jobs: int) -> str:
 
 
 def checked(now: Record, then: Record, rows: list[str]) -> int:
-    """Says what differs from a record of the same table; 1 where it should not."""
+    """Prints differences from a record of the same table. Returns 1 if they should be equal."""
     said = lambda record, cell: " ".join(map(exact, record.of(*cell))) or "nothing"
     cells = [cell for cell in {**then.numbers, **now.numbers} if cell in now.numbers or not rows or cell[0] in rows]
     differ = [cell for cell in cells if said(now, cell) != said(then, cell)]
@@ -605,14 +604,14 @@ def checked(now: Record, then: Record, rows: list[str]) -> int:
     comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
     same = f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"
     print(f"{now.table}: " + (same if not differ else "other numbers than recorded, of the same vectors" if comparable else
-                              "recorded with other vectors or of another text: nothing can be told"))
+                              "recorded with other vectors or of another text: cannot be compared"))
     return int(bool(differ) and comparable)
 
 
-# ---- Records are kept
+# ---- Keeping records
 
 def write_page(folder: pathlib.Path, papers: SimpleNamespace, records: Records) -> None:
-    """recorded.csv in the papers' order, and README.md from it."""
+    """Writes recorded.csv in the papers' order, and README.md from it."""
     order = [(table.name, preset) for table in papers.tables.values() for preset in table.presets or ["mini"]]
     records = {place: records[place] for place in [*order, *records] if place in records}
     write_records(folder / "recorded.csv", records)
@@ -620,7 +619,7 @@ def write_page(folder: pathlib.Path, papers: SimpleNamespace, records: Records) 
 
 
 def keep(folder: pathlib.Path, papers: SimpleNamespace, record: Record, said: str, drawn: pathlib.Path) -> None:
-    """In the place of what was there of the same table and preset."""
+    """Keeps a record. It replaces the earlier one of the same table and preset."""
     table, name = papers.tables[record.table], f"{record.table}-{record.preset}".replace("/", "-")
     text = f"# {table.name}: {table.what}\n\n{table.place}.\n\n{table.note}\n"
     if table.presets:
@@ -636,7 +635,7 @@ def keep(folder: pathlib.Path, papers: SimpleNamespace, record: Record, said: st
 # ---- The program
 
 def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any], then: Record | None) -> int:
-    """Trains one table, says what came out and what its commands say; checks it, keeps it. The exit code."""
+    """Trains one table, prints its results and those of its commands, then checks and keeps it. Returns the exit code."""
     out = pathlib.Path(options.out) / f"{table.name}-{options.preset}"
     out.mkdir(parents=True, exist_ok=True)
     record, kept, text, code, began = trained(table, runs, options, more), table.with_rows(options.row), "", 0, time.time()
@@ -655,7 +654,7 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
         print("not recorded: runs failed")
     elif options.record:
         for preset in sorted(table.presets):
-            with contextlib.suppress(Refused, KeyError):  # the user's text may have no room for it
+            with contextlib.suppress(Refused, KeyError):  # the user's text may be too short for it
                 count = lambda run: math.prod([run.about["operations"], *(run.wanted["options"][each] for each in ("steps", "batch", "accumulate"))])
                 there = runs_of(table, preset, {"data": more["data"]} if table.reads else {})
                 record.facts[f"operations {preset}"] = exact(sum(map(count, there.itertuples())))
@@ -670,7 +669,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if options.seeds < 0 or options.jobs < 0:
         raise Refused(f"--seeds, --jobs: {options.seeds}, {options.jobs} given; 0 or more required")
     page = options.record / "README.md" if options.record else None
-    if page and page.exists() and not page.read_text(encoding="utf-8", errors="replace").startswith(page_head().split("\n")[0]):
+    if page and page.exists() and not page.read_text(encoding="utf-8", errors="replace").startswith(page_head().split(",")[0]):
         raise Refused(f"--record: {page} is there and is no page of records; another folder required")
     if options.list or options.stale or (page and not options.names):
         print(listing(papers, records).rstrip() if options.list else staleness(papers, records, options.jobs) if options.stale else
@@ -722,22 +721,22 @@ def reproduce(options: argparse.Namespace) -> int:
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: those that have the preset")
-    add("--list", action="store_true", help="every table and figure: what it asks, how it is had here, what it costs")
-    add("--recorded", action="store_true", help="the recorded numbers and verdicts; nothing is trained")
-    add("--preset", default="mini", choices=["mini", "small", "paper"], help="for a laptop, for a night, and the paper's sizes (mini)")
-    add("--seeds", type=int, default=0, help="of each method; verdicts need three; the preset's if left out")
-    add("--row", action="append", default=[], help="this row of the table alone, as the paper names it; may come several times")
-    add("--data", default="", help="of language models: the text to train on")
-    add("--code", default="", help="of language models of code: a folder or a file to train on")
+    add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: every table with the preset")
+    add("--list", action="store_true", help="every table and figure: its question, how it is made here, its cost")
+    add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
+    add("--preset", default="mini", choices=["mini", "small", "paper"], help="mini for a laptop, small for a night, or the paper's sizes (mini)")
+    add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
+    add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated")
+    add("--data", default="", help="the text on which language models are trained")
+    add("--code", default="", help="a folder or a file on which language models of code are trained")
     add("--set", default="", help='options of train in place of the preset\'s: "steps=300 dim=32"')
-    add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
+    add("--jobs", type=int, default=0, help="runs at the same time (the number of processors)")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    add("--out", default="runs/reproduce", help="folder of all runs and results; the same command goes on with what is there (runs/reproduce)")
-    add("--record", type=pathlib.Path, help="folder: keep recorded.csv, README.md and a page of each table there; without a NAME, the page anew")
+    add("--out", default="runs/reproduce", help="folder of all runs and results; the same command continues (runs/reproduce)")
+    add("--record", type=pathlib.Path, help="folder: keep recorded.csv, README.md and a page of each table there; without a NAME: rewrite README.md")
     add("--records", default=RECORDED, metavar="FILE", help="another recorded.csv for --list, --recorded, --stale and --check")
-    add("--stale", action="store_true", help="say which recorded results this program would not give: short trainings tell, in a minute or two")
-    add("--check", action="store_true", help="the numbers must be those recorded, where the processor's vectors are the same")
+    add("--stale", action="store_true", help="list recorded results that this program would not give, by short trainings of a minute or two")
+    add("--check", action="store_true", help="fail if the numbers differ from the recorded ones; needs the same vectors of the processor")
     add("--quiet", action="store_true", help="no progress")
     try:
         return reproduce(parser.parse_args(words))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Multiple choice and cloze by the log-likelihood of a language model that `whence train lm` left.
+"""Scores multiple choice and cloze by the log-likelihood of a language model of `whence train lm`.
 
     examples/experiments/score.py runs/austen questions.jsonl --out answers.jsonl
 
@@ -33,13 +33,13 @@ NAMES = {"by_sum": "accuracy %, sum of log p", "per_character": "accuracy %, log
 
 
 def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int | None]:
-    """Returns how the run's tokeniser makes numbers of a text, its <|endoftext|>, and the number of unknown text; None where it has none."""
+    """Returns the tokeniser's function from text to numbers, its <|endoftext|>, and the number of unknown text; None for each that is missing."""
     path = pathlib.Path(folder) / "tokeniser.json"
     if not path.is_file():
-        raise ValueError(f"{folder}: no {path.name} in it; a folder that `whence train lm` left required")
+        raise ValueError(f"{folder}: no {path.name} in it; a folder of `whence train lm` required")
     file = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(file, dict) or file.get("format") != "whence tokeniser":
-        raise ValueError(f"{path}: no tokeniser of a run; the file that `whence train lm` left required")
+        raise ValueError(f"{path}: no tokeniser of a run; the file of `whence train lm` required")
     if file["kind"] == "bytes":
         return lambda text: list(text.encode()), None, None
     numbers = {token: at for at, token in enumerate(file.get(file["kind"], []), 1)}
@@ -50,7 +50,7 @@ def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int 
     except ImportError:
         raise ValueError(f"{path}: a tokeniser of {file['kind']} given, and tokenizers is missing; pip install tokenizers") from None
     level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if file["kind"] == "words":  # pieces of the text itself, where a token of the pattern is spelled in GPT-2's characters
+    if file["kind"] == "words":  # pieces of the text itself; the pattern's tokens are spelled in GPT-2's characters
         return lambda text: [numbers.get(text[begin:end], 0) for _, (begin, end) in level.pre_tokenize_str(text)], None, 0
     bpe = tokenizers.Tokenizer(tokenizers.models.BPE(file["vocab"], [tuple(line.split(" ")) for line in file["merges"]]))
     bpe.pre_tokenizer = level
@@ -58,7 +58,7 @@ def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int 
 
 
 def questions(path: str) -> Iterator[dict[str, Any]]:
-    """Yields the file's questions; a cloze has one choice. ValueError names file and line."""
+    """Yields the file's questions; a cloze has one choice. A ValueError names file and line."""
     for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), 1):
         if not line.strip(b" \t\r"):
             continue
@@ -75,19 +75,19 @@ def questions(path: str) -> Iterator[dict[str, Any]]:
                     raise ValueError("fewer than two choices; without 'choices' the answer is a text")
                 if type(answer) is not int or not 0 <= answer < len(choices):
                     raise ValueError(f"answer {json.dumps(answer)} given; a choice's number, 0 to {len(choices) - 1}, required")
-            "".join([found["context"], *choices]).encode()  # half of a surrogate pair is no text
+            "".join([found["context"], *choices]).encode()  # refuses half of a surrogate pair
         except (ValueError, RecursionError) as problem:
             raise ValueError(f"{path}: line {number}: {problem}") from None
         yield {"place": f"{path}: line {number}", "context": found["context"], "choices": choices, "answer": answer}
 
 
 def scored(run: Any, encode: Callable, end_of_text: int | None, unknown: int | None, question: dict, choice: str, options: Any) -> dict[str, Any]:
-    """One choice: log p in nats, its tokens, characters and bytes, and whether the model would write it itself."""
-    before, place = encode(question["context"].rstrip(" \t\n\v\f\r")), question["place"]  # blanks at its end go to the choice, as BPE joins them
+    """Scores one choice: log p in nats, its tokens, characters and bytes, and true if the model would write it itself."""
+    before, place = encode(question["context"].rstrip(" \t\n\v\f\r")), question["place"]  # blanks at its end belong to the choice, as in BPE
     whole = encode(question["context"] + ("" if options.no_blank else " ") + choice)
     if not before:
         if end_of_text is None:
-            raise ValueError(f"{place}: an empty context given; some text required, as the tokeniser has no <|endoftext|> to stand for it")
+            raise ValueError(f"{place}: an empty context given; some text required, because the tokeniser has no <|endoftext|> to replace it")
         before, whole = [end_of_text], [end_of_text, *whole]
     own, reads = len(whole) - len(before), len(whole) - 1
     if own < 1:
@@ -105,14 +105,14 @@ def scored(run: Any, encode: Callable, end_of_text: int | None, unknown: int | N
 
 
 def answered(question: dict, choices: list[dict]) -> dict[str, Any]:
-    """A line of --out: the choices, and which of them is best by each measure."""
+    """A line of --out: the choices, and the best one by each measure."""
     value = lambda at, size: choices[at]["log_probability"] / (choices[at][size] if size else 1)
     best = {name: max(range(len(choices)), key=lambda at: value(at, size)) for name, size in SIZES.items()} if len(choices) > 1 else {}
     return {"place": question["place"], "answer": question["answer"], **best, "choices": choices}
 
 
 def table(lines: list[dict]) -> Iterator[tuple]:
-    """Yields what was measured, its mean, the standard error over questions, how many, and what guessing gives."""
+    """Yields the measure, its mean, the standard error over questions, their number, and the result of guessing."""
     several, cloze = ([line for line in lines if (len(line["choices"]) > 1) is wanted] for wanted in (True, False))
     share = {NAMES[name]: [line[name] == line["answer"] for line in several] for name in SIZES}
     share["cloze: greedy answers %"] = [line["choices"][0]["greedy"] for line in cloze]
@@ -128,13 +128,13 @@ def table(lines: list[dict]) -> Iterator[tuple]:
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", help="folder that `whence train lm` left")
+    parser.add_argument("run", help="folder of `whence train lm`")
     parser.add_argument("questions", help="JSON lines")
-    parser.add_argument("--length", type=int, default=0, help="tokens that the model reads at most (as many as it was trained on)")
-    parser.add_argument("--too-long", choices=("cut", "refuse"), default="cut", help="cut: the left of the context is left out (cut)")
-    parser.add_argument("--no-blank", action="store_true", help="nothing between context and choice, where otherwise a blank is")
-    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="of what is computed (f32)")
-    parser.add_argument("--out", help="file for a JSON line on each question")
+    parser.add_argument("--length", type=int, default=0, help="largest number of tokens that the model reads (its training length)")
+    parser.add_argument("--too-long", choices=("cut", "refuse"), default="cut", help="cut: drop tokens on the left of the context (cut)")
+    parser.add_argument("--no-blank", action="store_true", help="no blank between context and choice")
+    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="dtype of the computation (f32)")
+    parser.add_argument("--out", help="file for a JSON line per question")
     options = parser.parse_args(words)
     try:
         if options.length < 0:
@@ -142,7 +142,7 @@ def main(words: list[str] | None = None) -> int:
         if options.out and os.path.realpath(options.out) in map(os.path.realpath, (options.questions, options.run)):
             raise ValueError(f"--out: {options.out} given, which is read; another file required")
         if options.out and not pathlib.Path(options.out).absolute().parent.is_dir():
-            raise ValueError(f"--out: {options.out} given; a file in a folder that is there required")
+            raise ValueError(f"--out: {options.out} given; a file in an existing folder required")
         asked = list(questions(options.questions))
         if not asked:
             raise ValueError(f"{options.questions}: no line given; objects of context, choices and answer required")

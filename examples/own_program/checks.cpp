@@ -1,4 +1,4 @@
-// The op and the scheme, alone and beside others, held to all that must hold of any.
+// Runs all generic checks on the op and the scheme, alone and with other schemes.
 #include <iostream>
 
 #include "examples/whence/verify/checks.h"

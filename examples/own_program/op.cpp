@@ -1,4 +1,4 @@
-// Softsign, which rises to 1 and never reaches it.
+// Softsign: it rises towards 1, and never reaches 1.
 //   y = x / (1 + |x|)        dx = (1 - |y|)^2 dy
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
@@ -16,19 +16,19 @@ struct Softsign {
     SavedTensor y;
   };
 
-  // Nothing is recorded in here.
+  // Recording is off in here.
   Tensor forward(Saved& saved, const Tensor& x) const {
     raw::require_floating(name, "x", x);
     const Tensor y = x / (abs(x) + 1.0);
     saved.y.output(y);
     return y;
   }
-  // Of functions that have gradients themselves, so that this one can be differentiated again.
+  // Uses functions that have gradients themselves, so that this op can be differentiated again.
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
     return {square(affine(abs(saved.y.get()), -1, 1)) * dy};
   }
 
-  // For `gradcheck softsign` and check_op: what to try it on, calls that it must refuse, the same by other means.
+  // For `gradcheck softsign` and check_op: samples, calls that must be refused, and a reference by other means.
   static Samples<Softsign> samples() {
     return {{"of either sign", {}, {draw::normal({3, 4})}}, {"large", {}, {draw::uniform({2, 5}, 20, 40)}}};
   }

@@ -1,4 +1,4 @@
-// A scheme of one's own: a bias that falls with the distance and levels off.
+// A scheme of your own: a bias that falls with the distance and levels off.
 //   A_ij = S_ij - c_h softsign(r_h |i - j|),   c_h >= 0 and r_h >= 0 learned, each for a head
 #include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
@@ -15,7 +15,7 @@ class Levelling final : public PositionalScheme, public ReadsByDistance {
       : depth_(param("depth", {given.sizes().heads}, Init::constant(given.number("depth")), false, {.low = 0})),
         rate_(param("rate", {given.sizes().heads}, Init::constant(given.number("rate")), false, {.low = 0})) {}
 
-  // What it promises; `whence conformance levelling` and check_scheme hold it to that.
+  // The scheme's promises. `whence conformance levelling` and check_scheme test them.
   Claims claims() const override { return {.shift_invariant = true}; }
 
   // distances [n] -> the bias of each head at each distance, [h n]

@@ -1,4 +1,4 @@
-// A task of one's own: at each blank, which letter was the last.  a__b_c -> -aa-b-
+// A task of your own: at each blank, name the last letter.  a__b_c -> -aa-b-
 #include "examples/whence/tasks/task.h"
 
 using namespace whence;
@@ -45,7 +45,7 @@ class LastLetter final : public DrawnTask {
   }
 
  private:
-  // A letter, then what the stream draws; set.value: percent of blanks.
+  // Returns a letter, then random letters and blanks; set.value: percent of blanks.
   Row row(const DrawnSet& set, const Stream& stream) const override {
     Draw draw(stream);
     Row row;
@@ -67,6 +67,6 @@ const RegisterTask registered{{.name = "last_letter",
     .title = "which letter was the last",
     .declare = declared<LastLetter>,
     .mini = "steps=300",
-    .rule = "Letters and blanks; asked at each blank is the last letter before it."}};
+    .rule = "Letters and blanks. The answer at each blank is the last letter before it."}};
 
 }  // namespace

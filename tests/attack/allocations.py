@@ -1,4 +1,4 @@
-"""One allocation fails, by number, or all from there on (memory_preload.cpp): exit code 5 in one line, and the run goes on afterwards."""
+"""Makes one allocation fail, by number, or all from there on (memory_preload.cpp): exit code 5 in one line, and the run can be resumed."""
 import math
 import os
 
@@ -6,7 +6,7 @@ from tools import RUN, result_of
 
 
 def failing(attack, out, **environment):
-    """The run into `out`, watched by memory_preload: FAIL_ALLOCATION=N, FAIL_ALL=1, COUNT_ALLOCATIONS=FILE."""
+    """Runs into `out` under memory_preload: FAIL_ALLOCATION=N, FAIL_ALL=1, COUNT_ALLOCATIONS=FILE."""
     return attack.run([*RUN, "--out", out], env={**os.environ, "LD_PRELOAD": str(attack.tool("libmemory_preload.so")),
                                                  **{f"WHENCE_{name}": str(value) for name, value in environment.items()}})
 
@@ -15,7 +15,7 @@ def attack_allocations(attack, whole):
     out, counted = attack.new("undisturbed"), attack.folder / "allocations.txt"
     assert failing(attack, out, COUNT_ALLOCATIONS=counted).code == 0, "nothing fails here"
     wanted, count, ended_early = result_of(out), int(counted.read_text()), 0
-    # To its end: each of the first 3000 in turn, which set a run up and take its first steps. For a time: any, at random.
+    # A whole attack: each of the first 3000 allocations in turn, which cover set-up and first steps. A timed one: random allocations.
     numbers = range(1, 3001) if whole and attack.end == math.inf else attack.random.sample(range(1, count + 1), count)
     for n in numbers:
         if attack.time_is_up():

@@ -1,5 +1,5 @@
-"""Random graphs of whence's ops against the same graphs of PyTorch, for a Python that has both: value and gradients in float64.
-Usage: beside_torch.py SEED SECONDS    prints as whence_graph does"""
+"""Compares random graphs of whence's ops with the same graphs in PyTorch, for a Python that has both: value and gradients in float64.
+Usage: beside_torch.py SEED SECONDS    prints like whence_graph"""
 import random
 import sys
 import time
@@ -12,7 +12,7 @@ UNARY = {"abs": torch.abs, "exp": torch.exp, "log": torch.log, "log1p": torch.lo
          "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "softplus": lambda x: F.softplus(x, threshold=1e9), "silu": F.silu,
          "relu": F.relu, "leaky_relu": F.leaky_relu, "gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu}
 BINARY = {"add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div, "maximum": torch.maximum, "minimum": torch.minimum}
-# Op -> sample, whose shapes and attributes are meant -> the same in PyTorch.
+# Op -> sample, for its shapes and attributes -> the same op in PyTorch.
 OPS = {
     **{name: {"drawn": f} for name, f in UNARY.items()},
     **{name: dict.fromkeys(("[3,5] [3,5]", "[2,3,4] [4]", "[3,1] [1,7]", "[5] [2,1,5]", "[] [2,3]", "[2,3,1,5] [3,4,1]"), f) for name, f in BINARY.items()},
@@ -45,7 +45,7 @@ OPS = {
     "transpose": {"last two": lambda x: x.mT, "outer and inner": lambda x: x.transpose(0, 2)},
     "unsqueeze": {"in front": lambda x: x.unsqueeze(0), "at the end": lambda x: x.unsqueeze(-1)},
 }
-POSITIVE = {("log", 0), ("log1p", 0), ("sqrt", 0), ("reciprocal", 0), ("divide", 1)}  # which inputs must be
+POSITIVE = {("log", 0), ("log1p", 0), ("sqrt", 0), ("reciprocal", 0), ("divide", 1)}  # inputs that must be positive
 INPUTS = {(name, each["sample"]): each["inputs"] for name in OPS for each in whence.describe(name)["samples"]}
 
 
@@ -68,17 +68,17 @@ class Ours(torch.autograd.Function):
 
 
 def compared(seed):
-    """What was drawn, and the largest difference over the largest number, of the value and of each leaf's gradient."""
+    """Returns the drawn graph, and the largest relative difference of the value and of each leaf's gradient."""
     choose = random.Random(seed)
     torch.manual_seed(seed)
-    leaves, nodes, names, totals = [], [], [], [0.0, 0.0]  # a node is a pair: ours, PyTorch's
+    leaves, nodes, names, totals = [], [], [], [0.0, 0.0]  # a node is a pair: ours and PyTorch's
 
     def leaf(*shape):
         leaves.append(torch.randn(shape, dtype=torch.float64, requires_grad=True))
         return leaves[-1]
 
     def drawn(name, k, like, first):
-        """An input: numbers of its own, moved by what an earlier node holds, and put where the op is defined."""
+        """An input: its own numbers, moved by those of an earlier node, within the op's domain."""
         if like is None:
             return None, None
         kind, shape = like.split(" ")
@@ -86,7 +86,7 @@ def compared(seed):
         if kind != "f64":
             axis = -1 if name == "cross_entropy" else 0 if name == "take_rows" else next((n for n, extent in enumerate(shape) if extent != first[n]), -1)
             seen = torch.rand(shape) < 0.6
-            seen[..., 0] = True  # PyTorch's softmax of a row that is masked altogether is no number
+            seen[..., 0] = True  # PyTorch's softmax of a wholly masked row is NaN
             return (seen,) * 2 if kind == "bool" else (torch.randint(0, first[axis], shape),) * 2
         own, node = leaf(*shape), choose.choice([*nodes, None])
         mixer = None if node is None else leaf(node[0].numel(), own.numel())

@@ -1,4 +1,4 @@
-"""One flipped bit in a checkpoint or a run: refused with 3 or 7, or without any effect."""
+"""Flips one bit in a checkpoint or a run: refused with 3 or 7, or without any effect."""
 import shutil
 
 from tools import RUN, flip, result_of

@@ -1,4 +1,4 @@
-"""A disk that is full: a small tmpfs filled in steps (in a user's own mount namespace), or else limits on the size of a file."""
+"""Runs on a full disk: a small tmpfs filled in steps (in a user's own mount namespace), or limits on the size of a file."""
 import resource
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ def attack_disk(attack, whole):
             break
         out = attack.new("run")
         if mounting:
-            # What is on the small disk is carried out of it, so that the run can go on where there is room.
+            # Copies the files from the small disk, so that the run can resume where there is room.
             small = attack.new_folder("small")
             script = (f'mount -t tmpfs -o size={free + 4}k none "{small}"; "$@"; code=$?; '
                       f'cp -a "{small}/run" "{out}" 2>/dev/null; exit $code')

@@ -13,7 +13,7 @@ CLOSED = ((), (0,), (2,), (0, 2), (1,), (1, 2))
 
 
 def attack_environments(attack, whole):
-    # Not quiet: what is said must not land in a file that has the number of a closed descriptor.
+    # Not quiet: output must not reach a file that has the number of a closed descriptor.
     commands = [["train", "flip_flop", *"--length 40 --dim 32 --heads 2 --layers 1 --batch 5 --test-sequences 4 --steps 6 --dropout 0.1".split()],
                 ["train", "lm", "--data", attack.text(), *SIZES, "--steps", "3", "--evaluate-to", "2"]]
     plan = [(environment, threads, command) for environment in ENVIRONMENTS for threads in THREADS for command in commands]

@@ -22,11 +22,11 @@ using Tensors = std::vector<Tensor>;
 struct Step {
   std::string name;
   CheckedSample sample;
-  std::vector<std::size_t> from;  // of each input, the earlier node that is mixed into it; ahead of all: none
+  std::vector<std::size_t> from;  // for each input, the earlier node that is mixed into it, or none
   std::vector<Tensor> mixers;     // [numel of that node, numel of the input]
 };
 
-// A sample moved a little by what an earlier node holds: so it stays where its op is defined.
+// Moves a sample a little by the numbers of an earlier node, so that it stays where its op is defined.
 Tensor mixed(const Tensor& sample, const Tensor& node, const Tensor& mixer) {
   const Tensor row = reshape(node, {1, node.numel()});
   return sample + 1e-3 * reshape(tanh(matmul(row, mixer)), sample.shape());
@@ -65,7 +65,6 @@ bool fits(const CheckedSample& sample) {
   return !sample.kinked && numbers > 0 && numbers < 200;
 }
 
-// What is wrong with one graph, or nothing.
 std::string one_graph(std::uint64_t seed, std::map<std::string, int>& met) {
   std::mt19937_64 random(seed);
   std::vector<Step> steps;

@@ -1,4 +1,4 @@
-"""Random graphs of ops: all registered ones against dual numbers, and, where --python has PyTorch and whence, 46 of them against its float64."""
+"""Random graphs of ops: all registered ops against dual numbers, and, if --python has PyTorch and whence, 46 of them against its float64."""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""kill -9 at random times of train and train lm; the same command then goes on to the same bits, and leaves nothing of the dead."""
+"""Kills train and train lm by -9 at random times. The same command then resumes to the same bits, and leaves no temporary files."""
 import time
 
 from tools import SIZES, TRAIN, go_on, result_of

@@ -1,6 +1,6 @@
-// Loaded before a program (LD_PRELOAD): the WHENCE_FAIL_ALLOCATION-th allocation that it asks for once main has begun
-// is refused, and with WHENCE_FAIL_ALL every one behind it. operator new asks malloc. WHENCE_COUNT_ALLOCATIONS names a
-// file for how many there were.
+// Loaded before a program (LD_PRELOAD): refuses the WHENCE_FAIL_ALLOCATION-th allocation after main has begun, and with
+// WHENCE_FAIL_ALL every later one. operator new calls malloc. WHENCE_COUNT_ALLOCATIONS names a file for the number of
+// allocations.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ bool refuses() {
 int counted(int argc, char** argv, char** environment) {
   if (const char* const which = std::getenv("WHENCE_FAIL_ALLOCATION")) refused = std::atol(which);
   all_behind = std::getenv("WHENCE_FAIL_ALL") != nullptr;
-  alarm(10);  // whoever waits for ever is ended
+  alarm(10);  // ends a program that hangs
   asked = 0;
   const int code = program(argc, argv, environment);
   const long count = asked.exchange(-1);

@@ -1,5 +1,5 @@
-// The readers of files and texts, given any bytes: a target of libFuzzer and AFL per format, and where there is
-// neither, a plain mutator.
+// The readers of files and texts on arbitrary bytes: a target of libFuzzer and AFL per format, and without these a plain
+// mutator.
 //   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
 //   whence_parsers FORMAT FILE                                    reads FILE
 //   whence_fuzz (cmake --preset fuzz): WHENCE_FUZZ=FORMAT whence_fuzz [options of libFuzzer] SEEDS
@@ -35,7 +35,7 @@
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
-// What AddressSanitizer keeps of freed memory, 256 MB at first, is not the reader's.
+// Limits the freed memory that AddressSanitizer keeps, 256 MB by default, which is not the reader's.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() { return "quarantine_size_mb=16"; }
 
@@ -64,7 +64,7 @@ std::string file_of(const Bytes& bytes, const std::string& name = "input") {
   return path.string();
 }
 
-// Two parts of an input: what stands before its first zero byte, and the rest.
+// Splits an input into the part before its first zero byte, and the rest.
 std::pair<Bytes, Bytes> halves(const Bytes& bytes) {
   const std::size_t zero = bytes.find('\0');
   return {bytes.substr(0, zero), zero == Bytes::npos ? Bytes() : bytes.substr(zero + 1)};
@@ -131,7 +131,7 @@ void parse_options(const Bytes& bytes) {
 }
 
 void parse_checkpoint(const Bytes& bytes) {
-  Trust trust{.accept_damaged = true};  // else the seal refuses nearly all
+  Trust trust{.accept_damaged = true};  // otherwise the seal would refuse nearly all inputs
   (void)read_training_state(fs::path(file_of(bytes, "weights.safetensors")).parent_path(), &trust);
 }
 
@@ -144,7 +144,7 @@ const std::map<std::string, Parse> formats = {
     {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
     {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};
 
-// Whether it was taken. What is no InputError goes on to the caller.
+// True if the reader accepts the bytes. Errors other than InputError go on to the caller.
 bool taken(const std::string& format, const Bytes& bytes) {
   try {
     formats.at(format)(bytes);
@@ -204,7 +204,7 @@ class Mutator {
         bytes = bytes.substr(0, at) + other.substr(below(other.size() + 1));
         break;
       }
-      default: {  // the same again and again: depth
+      default: {  // repeats a part, for depth
         const Bytes part = below(2) != 0U ? one_of(words_) : bytes.substr(at, length);
         Bytes many;
         for (std::size_t k = below(4000); k > 0 && many.size() < 60000; --k) many += part;
@@ -222,7 +222,7 @@ Bytes content(const fs::path& path) {
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
-// The words of a dictionary of AFL: "name=" and then a word in quotes, \xHH in it.
+// Returns the words of an AFL dictionary: "name=" and then a word in quotes, with \xHH.
 std::vector<Bytes> words_of(const fs::path& path) {
   std::vector<Bytes> words = {"0", "-1", "\"", "{", "[", Bytes(1, '\0'), "9223372036854775808", "\xff"};
   std::ifstream file(path);

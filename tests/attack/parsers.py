@@ -1,4 +1,4 @@
-"""The readers of files and texts in process, on mutated bytes: seeds are the files of small runs, words are in words.dict."""
+"""Runs the readers of files and texts in process on mutated bytes: seeds are the files of small runs, words are in words.dict."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ from tools import write_tensors
 
 
 def seeds_of(attack):
-    """Format -> bytes that its reader takes."""
+    """Returns format -> bytes that its reader accepts."""
     run, language, text = attack.trained("run"), attack.language("lm"), attack.text()
     lists = [{"format": "whence tokeniser", "version": 1, "kind": kind, kind: tokens}
              for kind, tokens in (("characters", [*"abcé猫 "]), ("words", ["one", " two", "\n"]))]
@@ -33,7 +33,7 @@ def seeds_of(attack):
 
 
 def tried(attack, engine, format, seeds, seconds):
-    """By the mutator of whence_parsers, by libFuzzer or by AFL: how many inputs, those that failed, and how the program ended."""
+    """Runs the mutator of whence_parsers, libFuzzer or AFL. Returns the number of inputs, the failing inputs, and the program's end."""
     words, work = pathlib.Path(__file__).parent / "words.dict", attack.new_folder("work")
     with tempfile.TemporaryDirectory(prefix="attack_", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as memory:
         settings = {"limit": seconds + 60, "env": {**os.environ, "TMPDIR": memory, "WHENCE_FUZZ": format, "AFL_SKIP_CPUFREQ": "1", "AFL_NO_UI": "1",
@@ -67,7 +67,7 @@ def attack_parsers(attack, whole):
             count, found, ended = tried(attack, engine, format, seeds, seconds / len(engines))
             attack.inputs += count
             attack.notes.append(f"{format} by {engine} {count}")
-            # The inputs that did it outlive their folder.
+            # Failing inputs are kept after their folder is gone.
             kept = [shutil.copy(path, f"/tmp/whence_{format}_{attack.seed:08x}_{n}.input") for n, path in enumerate(found[:5])]
             attack.judge(f"{format} by {engine}: {len(found)} inputs; code {ended.code}: {ended.error[-300:]}" if found or not count else None,
                          "; ".join(f"whence_parsers {format} {path}" for path in kept))

@@ -1,5 +1,5 @@
-"""Ranks of one training: killed, stopped, interrupted, out of disk at random times; the others name it and end in time; resumed by
-another number of ranks the bits are those of one process."""
+"""Kills, stops and interrupts ranks of one training, or fills the disk, at random times. The other ranks must name the fault and end in time.
+Resumed by another number of ranks, the bits are those of one process."""
 import os
 import resource
 import signal
@@ -9,7 +9,7 @@ import time
 from tools import SIZES, children_of, difference, go_on, result_of
 
 COMMAND = ["train", "flip_flop", "--scheme", "cope", *SIZES, "--test-sequences", "4", "--quiet", "--accumulate", "8", "--steps", "250", "--save-every", "15"]
-LIMIT = 3  # seconds that a rank waits for one that neither dies nor answers
+LIMIT = 3  # seconds that a rank waits for a hanging rank
 
 
 def attack_ranks(attack, whole):
@@ -55,7 +55,7 @@ def attack_ranks(attack, whole):
             attack.judge(None if code == 4 and said.count(named) == 1 else f"{end}, of 4, or {named!r} not once", command)
         elif ranks:
             attack.judge(None if named in said else f"{end}, without {named!r}", command)
-        for rank in ranks:  # who was stopped is still there
+        for rank in ranks:  # a stopped rank still exists
             try:
                 os.kill(rank, signal.SIGKILL)
             except ProcessLookupError:

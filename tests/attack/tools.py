@@ -1,4 +1,4 @@
-"""What the attacks share: a run and its verdict, the small commands, files of safetensors, and counts."""
+"""Shared by the attacks: a run and its verdict, the small commands, safetensors files, and counts."""
 import hashlib
 import json
 import os
@@ -20,13 +20,13 @@ TEXT = "".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(4
 
 
 class Ended:
-    """How a run ended. A negative code is a signal; None: it was still running at its time limit."""
+    """The end of a run. A negative code is a signal; None: it was still running at its time limit."""
 
     def __init__(self, code, out, error, seconds):
         self.code, self.out, self.error, self.seconds = code, out, error, seconds
 
     def complaint(self, codes=CODES):
-        """What is wrong with this end, or None: a signal, a hang, an undocumented code, no message or more than its line."""
+        """Returns the fault of this end, or None: a signal, a hang, an undocumented code, no message or more than one line."""
         said = self.error.decode(errors="replace").strip()
         if self.code is None:
             return f"still running after {self.seconds:.0f} s"
@@ -43,13 +43,13 @@ class Ended:
 
 
 class Attack:
-    """One program under attack, a folder to work in, a seed, and an end."""
+    """One program under attack, a working folder, a seed, and an end time."""
 
     def __init__(self, program, folder, seed, end, build, python):
         self.program, self.folder, self.seed, self.end = str(pathlib.Path(program).resolve()), pathlib.Path(folder), seed, end
         self.build, self.python = pathlib.Path(build).resolve(), python
         self.random = random.Random(seed)
-        # What AddressSanitizer watches needs terabytes of addresses, is slower, and cannot look for leaks while it is traced.
+        # A program with AddressSanitizer needs terabytes of addresses, is slower, and cannot check for leaks under ptrace.
         self.sanitized = b"__asan_init" in pathlib.Path(program).read_bytes()
         self.inputs, self.failures, self.notes = 0, [], []
 
@@ -57,19 +57,19 @@ class Attack:
         return time.time() > self.end
 
     def judge(self, wrong, command):
-        """A failure, where anything is wrong."""
+        """Records a failure, if there is one."""
         if wrong:
             self.failures.append((wrong, " ".join(map(str, command)) if isinstance(command, list) else command))
 
     def tool(self, name):
-        """What CMake builds of this folder."""
+        """The path of a tool that CMake builds from this folder."""
         path = self.build / "tests/attack" / name
         if not path.exists():
             raise LookupError(f"no {path}; build it, without sanitizers where it is a library: cmake --build {self.build}")
         return path
 
     def run(self, arguments, limit=20, program=None, **settings):
-        """Runs whence (or `program`, a list) and waits; what is left of it at the limit is killed with its children. limits: {RLIMIT: value}."""
+        """Runs whence (or `program`, a list) and waits; at the time limit it is killed with its children. limits: {RLIMIT: value}."""
         limits, closed = dict(settings.pop("limits", {})), settings.pop("closed", ())
 
         def prepare():
@@ -99,7 +99,7 @@ class Attack:
                                 stderr=subprocess.DEVNULL, start_new_session=True, **settings)
 
     def new(self, name):
-        """A path where nothing is."""
+        """A new path."""
         path = self.folder / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -113,7 +113,7 @@ class Attack:
         return path
 
     def judge_disturbed(self, ended, out, wanted, said, codes=CODES):
-        """The end of a disturbed RUN; then the same command goes on to the result of an undisturbed one."""
+        """Judges the end of a disturbed RUN; then the same command must resume to the result of an undisturbed run."""
         self.inputs += 1
         self.judge(ended.complaint(codes), said)
         if ended.code != 0:
@@ -121,7 +121,7 @@ class Attack:
         self.judge_end(ended, out, wanted, said)
 
     def judge_end(self, ended, out, wanted, said):
-        """A run that goes on to its end: the result of an undisturbed one, and nothing of the dead is left."""
+        """Resumes a run to its end: the result must be that of an undisturbed run, without temporary files."""
         left = [path.name for path in out.rglob("*") if ".tmp-" in path.name or "written-by" in path.name]
         self.judge(ended.complaint({0}) or (f"{left[0]} stays" if left else difference(result_of(out), wanted)), said)
 
@@ -131,7 +131,7 @@ class Attack:
         return path
 
     def trained(self, name):
-        """A small run that went well."""
+        """A small finished run."""
         out = self.new(name)
         ended = self.run([*RUN, "--out", out])
         assert ended.code == 0, ended.error
@@ -145,18 +145,18 @@ class Attack:
 
 
 def result_of(folder):
-    """Of a finished run: SHA-256 of its weights, and its log and scores without times."""
+    """The result of a finished run: SHA-256 of its weights, and its log and scores without times."""
     weights = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
     return weights, without_times(folder / "metrics.jsonl"), without_times(folder / "results.jsonl")
 
 
 def difference(found, wanted):
-    """Of two results, in words; None where they are equal."""
+    """The difference of two results, in words; None if they are equal."""
     return None if found == wanted else "other weights" if found[0] != wanted[0] else "another log" if found[1] != wanted[1] else "other scores"
 
 
 def go_on(command, out):
-    """The same command after a disturbed run, which goes on where there is a checkpoint, else begins anew."""
+    """The same command after a disturbed run: it resumes if there is a checkpoint, else starts again."""
     going_on = any(re.fullmatch(r"step-\d+", path.name) for path in out.glob("checkpoints/*"))
     if not going_on:
         shutil.rmtree(out, ignore_errors=True)
@@ -186,7 +186,7 @@ def write_tensors(path, tensors):
 
 
 def children_of(process):
-    """The processes that it started."""
+    """The child processes of a process."""
     try:
         return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:

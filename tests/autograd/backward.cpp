@@ -27,7 +27,7 @@ struct Wrong {
   }
 };
 
-// f on a thread with a stack of 256 KiB: recursion over a long graph would end in a crash.
+// Runs f on a thread with a stack of 256 KiB, where recursion over a long graph would crash.
 void on_small_stack(void (*f)()) {
   pthread_attr_t attributes;
   REQUIRE(pthread_attr_init(&attributes) == 0);
@@ -216,7 +216,7 @@ TEST_CASE("a chain that its saved tensors hold as well is freed without recursio
     Tensor y = x;
     for (int k = 0; k < 200'000; ++k) y = multiply(y, factor);
     CHECK(grad(y, {}, {factor})[0].item() == 200'000);
-    y = {};  // here the graph dies unused, with all that it saved
+    y = {};  // frees the unused graph with all saved tensors
     Tensor z = x;
     for (int k = 0; k < 200'000; ++k) z = multiply(z, factor);
     backward(z);

@@ -1,5 +1,5 @@
-// Ops with several results (autograd/op.h): every result used, one, or one twice; again and again; after errors; seen
-// by whoever walks the graph.
+// Ops with several results (autograd/op.h): every result used, or one, or one twice; repeated passes; passes after
+// errors; walks of the graph.
 #include "autograd/op.h"
 #include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/explain.h"
@@ -17,14 +17,14 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// c x by no op of the engine, which would say itself that it made infinity.
+// Returns c x by an op of the test, because the engine's op would itself report that it made infinity.
 Tensor times(const Tensor& x, double c) {
   Numbers numbers = x.to_vector();
   for (double& number : numbers) number *= c;
   return Tensor::of(numbers, x.shape(), x.dtype());
 }
 
-// y_0 = 2 x + z, y_1 = 5 x, of which backward says what came, and fails when it is told to.
+// y_0 = 2 x + z, y_1 = 5 x. Backward records its input, and fails on request.
 struct Two {
   static constexpr const char* name = "two";
   static constexpr bool once = true;
@@ -49,7 +49,6 @@ struct Two {
   }
 };
 
-// An op whose only result is what it was given.
 struct Same {
   static constexpr const char* name = "same";
   struct Saved {};
@@ -57,7 +56,6 @@ struct Same {
   Grads<1> backward(const Saved&, std::span<const Tensor, 1> dy, Needs<1>) const { return {dy[0]}; }
 };
 
-// y = x^2, whose forward thinks better of what it saves.
 struct SavesTwice {
   static constexpr const char* name = "saves_twice";
   struct Saved {
@@ -178,7 +176,7 @@ TEST_CASE("several results: walks over the graph meet each result by itself") {
   for (const GradientPath& way : found)
     CHECK(way.gradient.to_vector() ==
           (way.steps == std::vector<std::string>{"first"} ? Numbers{42, 42} : Numbers{15, 15}));
-  // Both paths come together at `scaled`, and part again behind it.
+  // Both paths join at `scaled`, and split again after it.
   const std::vector<Passage> passed = passages(y, {}, {place_of("scaled", scaled), place_of("x", of.x)});
   CHECK(passed.back().norm == doctest::Approx(std::sqrt(2.0) * 57));
   const Zeros zeros = why_zero(sum(second), {}, {place_of("x", of.x)});
@@ -199,7 +197,7 @@ TEST_CASE("several results: print_graph shows one node, and which of its results
   CHECK(text.find("#4 add f64 [2] <- #3.1, #3.0") != std::string::npos);
 }
 
-TEST_CASE("several results: what is not finite is told with the numbers that came") {
+TEST_CASE("several results: a value that is not finite is reported with the incoming numbers") {
   Example of;
   const Tensor &first = of.first, &second = of.second;
   const CheckFinite checking;

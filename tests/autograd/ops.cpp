@@ -1,4 +1,4 @@
-// Ops where samples do not say everything: ties, strips of a larger tensor, values and gradients of different tensors,
+// Properties of ops that samples do not cover: ties, strips of a larger tensor, values and gradients of different tensors,
 // one index for many.
 #include "autograd/check/gradcheck.h"
 #include "tests/support/tensors.h"
@@ -149,7 +149,7 @@ TEST_CASE("ops: convolve_keys of a strip of rows has the bits of the whole, for 
   expect_thread_independent("its kernel's gradient", [&] { return grad(convolved(), whole, {kernel})[0]; });
 }
 
-TEST_CASE("ops: what lies outside a row is no zero times infinity, and infinity stays in its row") {
+TEST_CASE("ops: numbers outside a row are not multiplied by 0, and infinity stays in its row") {
   Tensor x = Tensor::zeros({1, 2, 2, 6});
   x.data<float>()[3] = INFINITY;  // head 0, row 0, key 3
   const std::vector<double> y = convolve_keys(x, Tensor::ones({3, 2, 1, 3}), Tensor(), 1, 1).to_vector();

@@ -12,7 +12,6 @@ using namespace whence::test;
 
 namespace {
 
-// A few ops that save what they see.
 Tensor body(const std::vector<Tensor>& in) { return tanh(matmul(tanh(matmul(in[0], in[1])), in[1])) * in[0]; }
 
 struct Result {
@@ -60,7 +59,7 @@ TEST_CASE("backward reaches the leaves through a recomputed function, once and w
   CHECK(message([&] {
     backward(y, y.detach());
   }).find("recompute recorded at " + made + " has released what it saved") != std::string::npos);
-  CHECK(memory_report(y).total == 0);  // looking at a released one is fine
+  CHECK(memory_report(y).total == 0);  // a report on a released graph is allowed
 }
 
 TEST_CASE("recompute() keeps its inputs and nothing else") {

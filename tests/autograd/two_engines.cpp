@@ -1,5 +1,5 @@
-// Two engines in two threads on separate graphs: the same bits as one after the other, and nothing shared but what may
-// be.
+// Two engines in two threads on separate graphs have the same bits as one after the other, and share nothing that they
+// must not share.
 #include <doctest/doctest.h>
 #include <thread>
 #include <vector>

@@ -21,7 +21,7 @@ std::unique_ptr<Transformer> model_of(const std::string& scheme, index_t capacit
       .kv_heads = 2,
       .scheme = scheme});
   model->initialise(3);
-  std::uint64_t drawn = 0;  // tables that begin with zeros too
+  std::uint64_t drawn = 0;  // also for tables that begin with zeros
   for (const Module::Parameter& each : model->parameters())
     if (each.tensor.rank() > 1 || each.path.find("position") != std::string::npos)
       raw::add_into(

@@ -55,7 +55,7 @@ TEST_CASE("cuda: a product's bias may begin anywhere; the library is given those
     }
 }
 
-TEST_CASE("cuda: an index out of range is told when numbers are read, with the line that gave it") {
+TEST_CASE("cuda: an index out of range is reported when numbers are read, with its line") {
   const Tensor table = on_gpu(random_tensor({5, 3}, DType::f32, 1));
   const Tensor good = on_gpu(Tensor::of({0, 4, 2}, {3}, DType::i64)),
                bad = on_gpu(Tensor::of({0, 4, 5}, {3}, DType::i32));

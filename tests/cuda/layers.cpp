@@ -125,7 +125,7 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
   }
 }
 
-TEST_CASE("cuda layers: the gradient of a transposed operand lies as what it is a view of") {
+TEST_CASE("cuda layers: the gradient of a transposed operand has the layout of the viewed tensor") {
   for (const DType dtype : dtypes_of_layers) {
     const Tensor query = random_contiguous({2, 3, 5, 8}, dtype, 1), key = random_contiguous({2, 3, 7, 8}, dtype, 2);
     const Function scores = [](const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1]), 0.25); };

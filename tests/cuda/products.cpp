@@ -165,7 +165,7 @@ TEST_CASE("cuda products: a convolution of more sequences than are laid out at o
   expect_close(got.second, expected.second, DType::f64, 3 * 256 * 512);
 }
 
-TEST_CASE("cuda products: what lies beside a slice is no zeros of its own, and is not read") {
+TEST_CASE("cuda products: numbers next to a slice are not its padding, and are not read") {
   const auto beside_nan = [](const Shape& shape, std::uint64_t seed) {
     const Tensor memory = Tensor::full({shape[0], shape[1] + 23}, std::nan(""), DType::bf16);
     const Tensor inside = raw::slice(memory, 1, 0, shape[1]);

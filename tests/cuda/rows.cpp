@@ -11,7 +11,7 @@ static const Device device = Device::cuda(0);
 
 TEST_CASE("cuda rows: every kernel along axes has the CPU's numbers") { walk_on_gpu(row_cases()); }
 
-TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between them is not read, and becomes 0") {
+TEST_CASE("cuda rows: cross-entropy of rows with gaps; the gaps are not read, and become 0") {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const index_t width : {1, 7, 8, 130, 1023, 1027, 5003}) {
       for (const index_t apart : {(width + 127) / 128 * 128, width + 3}) {

@@ -23,7 +23,6 @@ template <class F> void for_each_operand(const F& f) {
   if (emulator_settings()) f(DType::f64, double());
 }
 
-// Whole numbers from -most to most.
 Tensor whole_numbers(const Shape& shape, index_t most, std::uint64_t seed, DType dtype) {
   const Stream random(seed, "whole numbers");
   Values values;
@@ -64,7 +63,6 @@ void check_covers(int rows, int columns, int registers, int halves, const PlaceO
   CHECK(*places.rbegin() == std::pair(rows - 1, columns - 1));
 }
 
-// Returns row 0 of a times column 0 of b, plus c.
 double one_sum(DType operand, const Values& of_a, const Values& of_b, double c) {
   const index_t inner = operand == DType::f32 ? 8 : 16;
   Values a(static_cast<std::size_t>(16 * inner)), b(static_cast<std::size_t>(8 * inner)), sums(128);
@@ -154,7 +152,7 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
   });
 }
 
-TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, in order and transposed") {
+TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, as stored and transposed") {
   for_each_operand([]<class T>(DType dtype, T) {
     CAPTURE(std::string(to_string(dtype)));
     constexpr int row = matrix_row<T>, halves = per_register<T>;
@@ -187,7 +185,7 @@ TEST_CASE("tensor cores: copies ahead bring their numbers, and zeros where there
   });
 }
 
-TEST_CASE("tensor cores: floor at whole places and beside them, 2^x, 1 / x, tf32 and pairs of f16") {
+TEST_CASE("tensor cores: floor at integers and next to them, 2^x, 1 / x, tf32 and pairs of f16") {
   Values numbers;
   for (int i = -400; i <= 400; ++i) numbers.push_back(i * 0.0625);
   for (const float whole : {-3.0f, 1.0f, 64.0f, 4096.0f, 4194000.0f})

@@ -303,7 +303,7 @@ TEST_CASE("cuda tiles: a first row that the device alone knows gives the bits of
   }
 }
 
-TEST_CASE("cuda tiles: each gradient by itself has the bits that it has beside all others") {
+TEST_CASE("cuda tiles: each gradient alone has the bits that it has with all others") {
   At at;
   At::Operands x;
   std::vector<Tensor> leaves;

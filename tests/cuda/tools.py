@@ -1,4 +1,4 @@
-"""The model of cuda/predict, on counts that are known and on the emulator's; .ci/sass, on a loop of a few lines. Usage: tools.py ROOT PROGRAM"""
+"""Tests the model of cuda/predict on known counts and on the emulator's, and .ci/sass on a short loop. Usage: tools.py ROOT PROGRAM"""
 import runpy
 import sys
 
@@ -11,7 +11,7 @@ found = [(round(ms / (12 * 16 / 132 / 1.755e9 * 1e3)), *rest) for ms, *rest in p
 assert found == [(2733, 2730 / 2733, "tensor"), (1001, 1000 / 1001, "shared")], found
 assert set(predict["measured"]()) == {(length, scheme) for length in predict["LENGTHS"] for scheme in predict["SCHEMES"] if "DAPE" not in scheme}
 products = predict["counted"](sys.argv[2], 128, "none")["attention of heads"][0]
-assert products == (1 + 1 + 2 + 2) * 128, products  # of the tiles that each warp sees
+assert products == (1 + 1 + 2 + 2) * 128, products  # for the tiles that each warp sees
 
 SASS = """Function : planted
  /*0000*/ F2I R1, R2 ; /*0010*/ @!PT LDS RZ, [RZ] ; /*0020*/ HMMA.16816.F32 R0, R1, R2, R0 ; /*0030*/ BRA.DIV UR4, 0x90 ; /*0040*/ @P0 BRA 0x70 ;
@@ -19,5 +19,5 @@ SASS = """Function : planted
  /*0070*/ @P1 BRA 0x10 ; /*0080*/ EXIT ; /*0090*/ STL [R1], R3 ; /*00a0*/ BRA 0x40 ;"""
 blocks = sass["kernels"](SASS)["planted"]
 assert sass["ways"](blocks, (2, 0, 2), (0, 0)) == {(1, 0, 0): 3, (1, 0, 1): 5}
-assert sass["ways"](blocks, (2, 0, 2), (1, 0)) == {(1, 0, 1): 5}  # that reads shared memory
+assert sass["ways"](blocks, (2, 0, 2), (1, 0)) == {(1, 0, 1): 5}  # the path that reads shared memory
 assert [op for at, block in blocks.items() for op in sass["SLOW"] if block.counts[op] and sass["is_in_loop"](blocks, at)] == ["LDL"]

@@ -79,7 +79,7 @@ TEST_CASE("cuda: 20 steps of flip-flop have the CPU's losses in f32, f16 and bf1
   }
 }
 
-TEST_CASE("cuda: a training is recorded by itself, with the bits of steps that stand alone, in every precision") {
+TEST_CASE("cuda: a training is recorded by itself, with the bits of unrecorded steps, in every precision") {
   for (const DType precision : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(std::string(to_string(precision)));
     TrainingOptions options;
@@ -134,7 +134,6 @@ TEST_CASE("cuda: where a validation lacks memory, a graph gives its own back") {
 
 namespace {
 
-// Changes that a test makes to five steps.
 struct Changes {
   std::function<void(std::int64_t part, TrainingBatch& batch)> batch = [](std::int64_t, TrainingBatch&) {};
   std::function<Tensor(const Tensor& loss)> loss = [](const Tensor& given) { return given; };
@@ -184,7 +183,7 @@ FiveSteps five_steps(
 
 }  // namespace
 
-TEST_CASE("cuda: a step with any scheme is recorded, with the bits of one that stands alone") {
+TEST_CASE("cuda: a step with any scheme is recorded, with the bits of an unrecorded one") {
   int schemes = 0;
   for (const SchemeInfo& info : registered_schemes()) {
     const std::string text = info.takes_base ? info.name + "(kerple)" : info.name;
@@ -213,7 +212,7 @@ TEST_CASE("cuda: a step with FIRE is recorded, within its threshold and beyond, 
     }
 }
 
-TEST_CASE("cuda: a step that cannot be recorded stands alone, to the same bits, and says why") {
+TEST_CASE("cuda: a step that cannot be recorded runs unrecorded, to the same bits, and says why") {
   Changes shorter, reads;
   shorter.batch = [](std::int64_t part, TrainingBatch& batch) {
     if (part != 4) return;
@@ -230,7 +229,7 @@ TEST_CASE("cuda: a step that cannot be recorded stands alone, to the same bits, 
   }
 }
 
-TEST_CASE("cuda: a step at which somebody looks stands alone, and those behind it are replayed again") {
+TEST_CASE("cuda: a step under a capture runs unrecorded, and later steps are replayed again") {
   std::vector<std::string> seen;
   Changes looks;
   looks.take = [&](std::int64_t n, TrainingStep& step) {

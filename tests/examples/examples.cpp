@@ -1,4 +1,4 @@
-// The examples: short, over the library alone, printed where they belong, and what each of them shows is so.
+// The examples: they are short, use the library alone, are listed, and print the right numbers.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +11,7 @@ namespace {
 
 std::string source_of(const std::string& example) { return text_of(source_folder() + "/examples/" + example + ".cpp"); }
 
-// What an example prints. It ends with 0.
+// Returns an example's output. It must end with 0.
 std::string output_of(const std::string& example, const std::string& arguments = "") {
   const Scratch scratch("example");
   const std::string out = scratch / "out", program = program_folder() + "/examples/" + example;

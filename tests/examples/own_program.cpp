@@ -1,5 +1,5 @@
-// The program of one's own that comes as a template, built as a stranger builds it: elsewhere, against what this build
-// installs. It has all commands, and its scheme, op and task beside the others in each.
+// The template of a user's own program, built as by a user: in another folder, against the installed library. Its scheme,
+// op and task must be in all commands, together with whence's own.
 #include <doctest/doctest.h>
 
 #include "tests/support/programs.h"
@@ -14,7 +14,6 @@ Outcome well(const std::string& script) {
   return outcome;
 }
 
-// What the program says.
 std::string own(const std::string& arguments) { return well("built/whence " + arguments).out; }
 
 bool lists(const std::string& arguments, const std::string& name) {
@@ -23,7 +22,7 @@ bool lists(const std::string& arguments, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("own program: built against an installed whence it has all commands, and its own things beside the others") {
+TEST_CASE("own program: built against an installed whence it has all commands, with its own scheme, op and task") {
   const Workplace here("own_program");
   const std::string cmake = WHENCE_CMAKE, compiler = WHENCE_COMPILER;
   if (shell(cmake + " --version").code != 0 || shell(compiler + " --version").code != 0) {
@@ -81,7 +80,7 @@ TEST_CASE("own program: each installed header of the program compiles alone, and
   CHECK(well("./program --help").out == done("--help").out);
 }
 
-// README.md's line of g++, as printed, in a tree that has the sources and what is built.
+// README.md's line of g++, as printed, in a tree with sources and build folder.
 TEST_CASE("own program: the README's line compiles examples/first.cpp against the build folder, with no installation") {
   const Workplace here("first_by_pkg_config");
   if (shell("pkg-config --version && g++ --version").code != 0) {

@@ -1,4 +1,4 @@
-// The rooms of the programs, which are the folders of examples/whence, have an order, as layers do.
+// The rooms of the programs, the folders of examples/whence, have an order like layers.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <filesystem>

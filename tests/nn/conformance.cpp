@@ -1,5 +1,5 @@
-// The conformance matrix over all schemes, options and sums; and planted schemes of which each breaks one promise,
-// which must be caught.
+// The conformance matrix over all schemes, options and sums. Planted schemes, each of which breaks one promise, must be
+// caught.
 #include "examples/whence/verify/conformance.h"
 
 #include "examples/whence/verify/checks.h"
@@ -30,7 +30,6 @@ int check_rows(const std::vector<std::string>& texts) {
   return run;
 }
 
-// A bias that is one thing too much.
 enum class Flaw {
   none,
   sees_future,

@@ -1,4 +1,4 @@
-// The named models: parameter counts worked out by hand, their parts, and a training step of each kind of block.
+// The named models: parameter counts computed by hand, their parts, and a training step of each kind of block.
 #include "nn/models.h"
 
 #include "autograd/check/gradcheck.h"
@@ -14,7 +14,6 @@ index_t count(const std::string& name, const std::string& scheme = {}) {
   return Transformer(named_model(name, scheme)).parameter_count();
 }
 
-// The named model, small enough to compute with.
 TransformerOptions shrunk(const std::string& name) {
   TransformerOptions options = named_model(name);
   options.vocabulary = 7, options.length = 9, options.dim = 8, options.layers = 2, options.heads = 2,

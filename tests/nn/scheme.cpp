@@ -1,4 +1,4 @@
-// The grammar of schemes and their registry; a scheme of the user's own.
+// The grammar of schemes and their registry; a user's own scheme.
 #include "nn/scheme.h"
 
 #include <ctime>
@@ -50,7 +50,7 @@ void register_decay() {
       }}};
 }
 
-// Embeds tokens; registered as a scheme that each layer has for itself when `misplaced`.
+// Embeds tokens. With `misplaced` it is registered as a scheme per layer.
 class Embeds final : public PositionalScheme, public EmbedsTokens {
  public:
   Claims claims() const override { return {}; }
@@ -214,7 +214,7 @@ TEST_CASE("a registration that cannot be used is an error with its place, an opt
       "scheme: option 'nosuch' asked for; an option of rope required: "));
 }
 
-TEST_CASE("two schemes of one name or alias are an error that tells both places, as soon as somebody asks") {
+TEST_CASE("two schemes of one name or alias are an error that names both places, at the first use") {
   SchemeRegistry registry;
   const Site here = Site::current();
   const auto add = [&registry](const char* name, const std::vector<std::string>& aliases, const Site& at) {
@@ -232,7 +232,7 @@ TEST_CASE("two schemes of one name or alias are an error that tells both places,
       " and at scheme.cpp:", here.line() + 11, "; one scheme per name and alias required; rename one of them");
   CHECK(message([&] { (void)registry.all(); }) == expected);
   add("one", {}, here);
-  CHECK(message([&] { (void)registry.all(); }) == expected);  // the first clash is told
+  CHECK(message([&] { (void)registry.all(); }) == expected);  // the first clash is reported
 }
 
 TEST_CASE("a scheme that embeds tokens and is registered for each layer is refused") {
@@ -286,7 +286,7 @@ TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refus
       {"rope(base=" + megabyte + ")", "a number in"}, {"rope(" + megabyte, "'=' expected"},
       {sum, "occurs twice in the sum"}};
   for (const auto& [text, message] : cases) {
-    const std::clock_t started = std::clock();  // of the processor, whatever else the machine does
+    const std::clock_t started = std::clock();  // processor time, independent of other work on the machine
     const std::string said = refusal(text);
     CHECK(std::clock() - started < CLOCKS_PER_SEC / 2);
     CHECK_MESSAGE(said.find(message) != std::string::npos, said.substr(0, 200));

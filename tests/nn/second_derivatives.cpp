@@ -1,4 +1,4 @@
-// Whole models, differentiated twice: what power iterations, gradient penalties and curves of the loss stand on.
+// Second derivatives of whole models, for power iterations, gradient penalties and curvature of the loss.
 #include <cstdio>
 
 #include "autograd/check/gradcheck.h"
@@ -11,7 +11,7 @@ using namespace whence::test;
 
 namespace {
 
-// By duals through forward and backward: the logits' loss by every parameter, and that by every parameter again.
+// Checks by duals through forward and backward the loss' derivative with respect to every parameter, twice.
 GradcheckReport check_twice(TransformerOptions options) {
   options.vocabulary = 5, options.length = 6, options.dim = 8, options.layers = 1, options.heads = 2;
   options.executor = "reference";

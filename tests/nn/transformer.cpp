@@ -12,7 +12,6 @@ using namespace whence::test;
 
 namespace {
 
-// All gradients of one training step as one row of numbers.
 Tensor gradients_of_a_step(const Transformer& model, const Tensor& tokens, const Tensor& targets, const Pass& pass) {
   std::vector<Tensor> parts;
   const Tensor loss = cross_entropy(model(tokens, pass), targets);
@@ -130,7 +129,7 @@ TEST_CASE("a model that computes its layers again: the same loss and gradients, 
           return all;
         };
         CHECK(same_bits(step(*again), step(*plain)));
-        const Capture capture("blocks.1.*");  // is kept, and shows what it would
+        const Capture capture("blocks.1.*");  // is kept, and is compared below
         const Tensor loss = cross_entropy((*again)(tokens, pass), targets);
         const std::string text = print_graph(loss);
         CHECK(text.find("recompute") != std::string::npos);
@@ -174,11 +173,11 @@ TEST_CASE("parameter paths") {
   add("head", {"weight"});
   const Transformer untied(options);
   CHECK(paths_of(untied) == expected);
-  CHECK(parameter(untied, "position.table").shape() == Shape{9, 8});  // as many rows as the training length
+  CHECK(parameter(untied, "position.table").shape() == Shape{9, 8});  // one row per token of the training length
   CHECK(parameter(untied, "blocks.1.attention.position.cope.table").shape() == Shape{65, 4});
 }
 
-TEST_CASE("a module more changes nobody else's first numbers") {
+TEST_CASE("an additional module does not change the initial numbers of others") {
   Transformer none(small("none")), cope(small("cope(gates=separate_keys)"));
   none.initialise(7), cope.initialise(7);
   for (const Module::Parameter& each : none.parameters()) CHECK(same_bits(each.tensor, parameter(cope, each.path)));

@@ -1,4 +1,4 @@
-// Tensors on the GPU, or on the emulated one, beside their twins on the CPU.
+// Tensors on the GPU, or on the emulated one, with their twins on the CPU.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace whence::test {
 
-// Whether cuda:0 can be used; says in the output what did not run, and why.
+// True if cuda:0 can be used. Otherwise prints what did not run, and why.
 inline bool has_cuda() {
   const std::string reason = error_text([] { (void)kernels(Device::cuda(0)); });
   if (!reason.empty()) MESSAGE("skipped: " << reason);
   return reason.empty();
 }
 
-// The same tensor on another device: shape, strides, and everything that lies in its storage, used or not, `lead`
-// elements further from its start: with 1, nothing is aligned to 16 bytes.
+// Returns the same tensor on another device: shape, strides, and its whole storage, used or not, `lead` elements further
+// from the start. With lead = 1 nothing is aligned to 16 bytes.
 inline Tensor on_device(const Tensor& x, Device device, index_t lead = 0) {
   if (!x.defined()) return x;
   const index_t offset = (x.bytes() - x.storage().bytes()) / static_cast<index_t>(size_of(x.dtype()));
@@ -34,7 +34,7 @@ inline Tensor on_device(const Tensor& x, Device device, index_t lead = 0) {
 inline Tensor on_gpu(const Tensor& x) { return on_device(x, Device::cuda(0)); }
 inline Tensor on_cpu(const Tensor& x) { return on_device(x, Device::cpu()); }
 
-// f; on the emulated GPU in this order of threads: 0 ascending, 1 descending, else a random one.
+// Runs f; on the emulated GPU in this order of threads: 0 ascending, 1 descending, else a random one.
 template <class F> auto in_order(std::uint64_t order, const F& f) {
   CAPTURE(order);
   std::optional<With<std::uint64_t>> chosen;
@@ -42,13 +42,13 @@ template <class F> auto in_order(std::uint64_t order, const F& f) {
   return f();
 }
 
-// f once; on the emulated GPU in several orders of threads.
+// Runs f once; on the emulated GPU in several orders of threads.
 template <class F> void in_every_order(const F& f) {
   if (!emulator_settings()) return f();
   for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) in_order(order, f);
 }
 
-// f(inputs) there, a cotangent of it that no two numbers of share, and the gradients of all floating inputs.
+// Returns f(inputs) on the device, a random cotangent, and the gradients of all floating inputs.
 inline std::vector<Tensor> results_on(
     Device device, const std::vector<Tensor>& inputs, const std::function<Tensor(const std::vector<Tensor>&)>& f) {
   std::vector<Tensor> there, leaves;

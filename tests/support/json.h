@@ -1,4 +1,4 @@
-// JSON, read by others' code. Compiled once, in programs.cpp: each file that uses it would do that in seconds.
+// JSON, read by a third-party library. It is compiled once, in programs.cpp, because it takes seconds.
 #pragma once
 
 #include <nlohmann/json.hpp>

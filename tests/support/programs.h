@@ -1,4 +1,4 @@
-// Running the programs as a user does: started in a folder of their own, killed, waited for, and what they leave.
+// Runs the programs as a user does: starts them in their own folder, kills them, waits for them, and reads their files.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ std::vector<std::string> documents();  // every *.md of the sources, from their 
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 int count(const std::string& text, const std::string& part);  // how often a text has a part; of "\n": its lines
-// What a regular expression finds: each time the whole, then its groups. ^ stands for the beginning of a line.
+// Returns the matches of a regular expression: each the whole match, then its groups. ^ is the beginning of a line.
 std::vector<std::vector<std::string>> all_matches(const std::string& text, const std::string& pattern);
 std::string replaced(const std::string& text, const std::string& pattern, const std::string& by);
 
@@ -27,9 +27,8 @@ std::vector<std::string> lines_of(const std::string& text);
 
 using Arguments = std::vector<std::string>;
 Arguments operator+(Arguments left, const Arguments& right);
-Arguments words(const std::string& line);  // cut at its blanks, but for those in parentheses and between single quotes
+Arguments words(const std::string& line);  // splits at blanks outside parentheses and single quotes
 
-// Whether it comes true in that time.
 template <class Condition> bool soon(const Condition& condition, int seconds = 60) {
   for (int waited = 0; waited < 1000 * seconds; ++waited) {
     if (condition()) return true;
@@ -43,7 +42,7 @@ struct Outcome {
   std::string out, err;
 };
 
-// A program that runs, whence where no other is named. It dies with this object, unless it was waited for.
+// A running program, whence by default. It is killed with this object, unless it was waited for.
 class RunningProgram {
  public:
   explicit RunningProgram(const Arguments& arguments, const std::string& program = program_folder() + "/whence");
@@ -54,11 +53,11 @@ class RunningProgram {
 
   pid_t child() const { return child_; }
   void signal(int number) const;
-  std::vector<pid_t> children() const;  // the processes that it began and that live
+  std::vector<pid_t> children() const;  // its living child processes
   std::string out() const { return text_of("/proc/self/fd/" + std::to_string(out_)); }
   std::string err() const { return text_of("/proc/self/fd/" + std::to_string(err_)); }
   bool has_ended() const;
-  Outcome finish_within(int seconds);  // who is not done by then is ended: code 128 + SIGKILL
+  Outcome finish_within(int seconds);  // then kills it: code 128 + SIGKILL
   Outcome finish() { return finish_within(600); }
 
  private:
@@ -66,13 +65,12 @@ class RunningProgram {
   pid_t child_ = 0;
 };
 
-// From its beginning to its end.
 Outcome run(const std::string& command, const Arguments& arguments);
 Outcome ran(const std::string& line);   // "train flip_flop --out F"
-Outcome done(const std::string& line);  // and went well
+Outcome done(const std::string& line);  // must end with 0
 Outcome shell(const std::string& script);
 
-// The program that has a GPU, if only an emulated one: the second, or the only one.
+// The program with a GPU, perhaps an emulated one: the second program, or the only one.
 std::string program_with_gpu();
 
 struct Scratch {
@@ -89,7 +87,7 @@ struct Scratch {
   std::filesystem::path folder;
 };
 
-// A folder that is the working one while alive, so that tests and programs name its files as they are.
+// A folder that is the working folder during its lifetime, so that tests and programs name its files without a path.
 struct Workplace {
   explicit Workplace(const std::string& name) : scratch(name) { std::filesystem::current_path(scratch.folder); }
   ~Workplace() { std::filesystem::current_path(before); }
@@ -100,7 +98,7 @@ struct Workplace {
   Scratch scratch;
 };
 
-// While alive, bit number `bit` of the file, counted from its first byte's lowest, is another.
+// Flips bit number `bit` of the file, counted from its first byte's lowest, during its lifetime.
 class FlippedBit {
  public:
   FlippedBit(const std::string& path, std::size_t bit) : path_(path), bit_(bit) { flip(); }
@@ -120,7 +118,7 @@ class FlippedBit {
   std::size_t bit_;
 };
 
-std::string newest_checkpoint(const std::string& folder);  // of a run, the newest that is whole; empty: there is none
+std::string newest_checkpoint(const std::string& folder);  // the newest whole checkpoint of a run, or empty
 std::string log_without_times(const std::string& folder);
 
 }  // namespace whence::test

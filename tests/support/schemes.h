@@ -14,7 +14,7 @@ inline TransformerOptions small(const std::string& scheme) {
   return {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .hidden = 12, .scheme = scheme};
 }
 
-// A decoder whose parameters are all random, as a pointer because modules stay where they are.
+// Returns a decoder with random parameters, as a pointer because modules cannot be moved.
 inline std::unique_ptr<Transformer> random_decoder(const TransformerOptions& options, DType dtype = DType::f64) {
   auto model = std::make_unique<Transformer>(options);
   randomise(*model, dtype);
@@ -29,7 +29,6 @@ inline Tensor random_tokens(index_t batch, index_t length, index_t vocabulary, s
   return Tensor::of(tokens, {batch, length}, DType::i64);
 }
 
-// All parameters are random or copied.
 class Bare : public BareAttention {
  public:
   explicit Bare(const std::string& text, index_t heads = 2, index_t head_dim = 4, index_t length = 12)
@@ -37,7 +36,7 @@ class Bare : public BareAttention {
     randomise(root());
   }
 
-  // The parameter whose path ends so.
+  // Returns the parameter whose path ends in `ending`.
   Tensor operator[](const std::string& ending) const {
     for (const Module::Parameter& each : root().parameters())
       if (("." + each.path).ends_with("." + ending)) return each.tensor;
@@ -56,7 +55,6 @@ class Bare : public BareAttention {
   }
 };
 
-// Random queries, keys and values, all leaves.
 inline AttendInputs random_inputs(
     index_t length, const Sequence& sequence, index_t batch = 1, index_t heads = 2, index_t head_dim = 4) {
   const Shape shape{batch, heads, length, head_dim};

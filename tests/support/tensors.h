@@ -1,5 +1,5 @@
-// Tensors to test with, and what they are judged by: readers and loops that use none of the code under test, distances, texts
-// of errors, parameters at random.
+// Test tensors and tools to judge them: readers and loops without the code under test, distances, texts of errors, random
+// parameters.
 #pragma once
 
 #include <doctest/doctest.h>

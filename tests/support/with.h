@@ -1,5 +1,5 @@
-// What belongs to the whole program is another value while an object lives, and what it was after that: also where a
-// case ends by an exception.
+// Sets a global value during an object's lifetime, and restores it afterwards, also if a case ends by an
+// exception.
 #pragma once
 
 #include <type_traits>

@@ -235,7 +235,7 @@ TEST_CASE("beyond 2^31 elements indices are still right") {
   CHECK(raw::select(raw::reshape(large, {3, 1 << 15, 1 << 15}), 0, 2).at({(1 << 15) - 1, (1 << 15) - 1}) == 1);
 }
 
-TEST_CASE("printed: scalars stand on one line") {
+TEST_CASE("printed: scalars are on one line") {
   CHECK(to_string(Tensor::scalar(2.5)) == "tensor f32 [] cpu 2.5");
   CHECK(to_string(Tensor::scalar(3, DType::i64)) == "tensor i64 [] cpu 3");
   CHECK(to_string(Tensor::scalar(1, DType::boolean)) == "tensor bool [] cpu true");

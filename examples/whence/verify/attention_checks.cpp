@@ -1,5 +1,5 @@
-// The columns of the conformance matrix that bare attention shows: every executor computes the same, and nothing
-// reaches what must not see it.
+// The columns of the conformance matrix that bare attention shows: all executors agree, and no row depends on tokens that
+// it must not see.
 #include <algorithm>
 
 #include "examples/whence/machine/memory_plan.h"
@@ -35,13 +35,13 @@ std::function<Cell(const Subject&)> of_attention(AttentionCheck check) {
   };
 }
 
-// Output and all gradients of bare attention by one executor, against the composed ops.
+// Compares output and all gradients of bare attention by one executor with the composed ops.
 double apart_from_reference(const Subject& subject, const BareAttention& scheme, const Executor& executor,
     index_t tokens, index_t left = 0, index_t right = 0) {
   AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
   const bool padded = left + right > 0;
   const Tensor present = present_but(tokens, left, right);
-  // What rows of padding give means nothing.
+  // Rows of padding have no meaning.
   const Tensor counted = raw::cast(raw::reshape(present, {batch, 1, tokens, 1}), DType::f64);
   const Tensor cotangent = random_cotangent(inputs, subject.seed) * counted;
   double largest = 0;
@@ -67,42 +67,42 @@ Cell strips(const Subject& subject, const BareAttention& scheme) {
   return Cell::within(apart_from_reference(subject, scheme, *blocks, 7), rounding, "blocks of two rows");
 }
 
-// One token, some that fill no vector, and more than a tile; padding on the left, on the right and on both sides.
+// Runs one token, less than a vector, and more than a tile, with padding on the left, on the right and on both sides.
 Cell tiled(const Subject& subject, const BareAttention& small) {
   const std::string refusal = tiled_executor().refusal(small.stages());
   if (!refusal.empty()) return Cell::not_applicable(refusal);
   double largest = 0;
   for (const auto& [heads, wanted] : {std::pair<index_t, index_t>{2, 1}, {1, 17}, {3, 9}, {1, 67}}) {
     const index_t tokens =
-        subject.claims.drawn_each_step ? std::min(wanted, capacity) : wanted;  // as many as are drawn
+        subject.claims.drawn_each_step ? std::min(wanted, capacity) : wanted;  // no more positions are drawn
     const BareAttention scheme = drawn_attention(subject, {4 * heads, heads, std::max(capacity, tokens)});
     for (const auto& [left, right] : {std::pair<index_t, index_t>{0, 0}, {2, 0}, {0, 3}, {1, 2}})
       if (tokens == 9 || left + right == 0)
         largest = std::max(largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, left, right));
   }
-  return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
+  return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or all drawn positions, 1 to 3 heads, padded");
 }
 
-// The entries of x before its axis of heads, along which `shape` has another extent.
+// Returns the number of entries of x before its axis of heads, the first axis where `shape` differs.
 index_t before_heads(const Tensor& x, const Shape& shape) {
   index_t count = 1;
   for (int axis = 0; shape[axis] == x.size(axis); ++axis) count *= shape[axis];
   return count;
 }
-// x with each key head repeated for the query heads that read it; x itself where it has no key heads.
+// Returns x with each key head repeated for the query heads that read it, or x if it has no key heads.
 Tensor copied_out(const Tensor& x, const Shape& shape, index_t key_heads, index_t copies) {
   if (shape == x.shape()) return x;
   const Tensor heads = raw::reshape(x, {before_heads(x, shape), key_heads, 1, -1});
   return raw::contiguous(raw::reshape(raw::expand(heads, {heads.size(0), key_heads, copies, heads.size(3)}), shape));
 }
-// The sum over such copies, of the shape that x had.
+// Returns the sum over these copies, in the shape of x.
 Tensor sum_of_copies(const Tensor& y, const Shape& shape, index_t key_heads, index_t copies) {
   if (shape == y.shape()) return y;
   return reshape(sum(reshape(y, {before_heads(y, shape), key_heads, copies, -1}), {2}), shape);
 }
 
-// Output and all gradients where heads share keys and values, by every executor, against the composed ops of the model
-// whose keys and values are copied out, and with them what a scheme has for each key head.
+// Compares, if heads share keys and values, output and all gradients by every executor with composed ops on copies of the
+// keys, the values and the scheme's parameters per key head.
 Cell key_heads(const Subject& subject, const BareAttention&) {
   constexpr index_t heads = 8, tokens = 5;
   const BareAttention whole(subject.text, {4 * heads, heads, capacity});
@@ -142,24 +142,24 @@ Cell key_heads(const Subject& subject, const BareAttention&) {
       }
     }
   }
-  return Cell::within(largest, rounding, "8 heads read 4, 2 and 1 of keys and values; by every executor");
+  return Cell::within(largest, rounding, "8 query heads read 4, 2 and 1 key heads; by every executor");
 }
 
-// Rows [begin, end) of sequence b of [b h t d] or [b t c].
+// Returns rows [begin, end) of sequence b of [b h t d] or [b t c].
 Tensor part(const Tensor& x, index_t b, index_t begin, index_t end) {
   return raw::slice(raw::slice(x, 0, b, b + 1), -2, begin, end);
 }
 
-// What must not change by what a later token or padding holds, and the row that must.
+// Results that must not depend on a later token or on padding, and the row that must.
 struct Hidden {
-  std::vector<Tensor> outputs;    // of tokens before `at`, and of the second sequence
-  std::vector<Tensor> gradients;  // of their queries, and of the second sequence's other operands
-  Tensor earlier_queries;         // their gradient, where rows read other rows' queries
-  Tensor row;                     // of `at`
+  std::vector<Tensor> outputs;    // rows before `at`, and the second sequence
+  std::vector<Tensor> gradients;  // of these rows' queries and the second sequence's other operands
+  Tensor earlier_queries;         // gradient of earlier queries, if rows read other rows' queries
+  Tensor row;                     // the row `at`
 };
 
-// A run whose first sequence has `other` in one operand, or (the last) in the cotangent, of its token `at`, and whose
-// second one has it in its padding, which is on both sides. The cotangent is 0 in rows of padding.
+// Runs with `other` written into one operand (4: the cotangent) at token `at` of the first sequence and in the padding of
+// the second, which is on both sides. The cotangent is 0 in rows of padding.
 Hidden hidden_run(
     const Subject& subject, const BareAttention& scheme, const Executor& executor, std::size_t changed, double other) {
   constexpr index_t tokens = 7, at = 4, begin = 1, end = 5;
@@ -220,7 +220,7 @@ Cell hidden(const Subject& subject, const BareAttention& scheme) {
       largest, 0, "bits of earlier rows and of other sequences, by every executor; their gradients to rounding");
 }
 
-// As programs run a pass: first on the planned device, which says what it will take, then on the CPU.
+// Runs a pass as programs do: first on the planned device, which measures its memory, then on the CPU.
 Cell planned(const Subject& subject) {
   const BareAttention scheme(subject.text, {8, 2, capacity});
   AttendInputs inputs = random_inputs(scheme, batch, length, subject.seed);
@@ -251,7 +251,7 @@ Cell planned(const Subject& subject) {
   return Cell::within(largest, 0, "the numbers of a pass that was not planned");
 }
 
-// Each head of a run with a mask per head against that head under its mask alone.
+// Compares each head of a run with a mask per head with a run of that head's mask alone.
 Cell head_masks(const Subject& subject, const BareAttention& scheme) {
   AttendInputs inputs = random_inputs(scheme, batch, length, subject.seed);
   std::vector<double> allowed;
@@ -270,7 +270,7 @@ Cell head_masks(const Subject& subject, const BareAttention& scheme) {
       const Tensor alone = output(raw::contiguous(raw::slice(masks, 1, head, head + 1)));
       apart = std::max(apart, largest_difference(raw::select(together, 1, head), raw::select(alone, 1, head)));
     }
-    if (!subject.claims.mask_per_head) return Cell::failed(apart, "says that it refuses a mask per head, and does not");
+    if (!subject.claims.mask_per_head) return Cell::failed(apart, "claims to refuse a mask per head, and does not");
     return Cell::within(apart, rounding);
   } catch (const InputError& error) {
     if (subject.claims.mask_per_head) throw;
@@ -284,11 +284,10 @@ const std::vector<ConformanceCheck>& attention_checks() {
   static const std::vector<ConformanceCheck> checks{
       {"strips", "blocks of query rows give the same output and gradients", of_attention(strips)},
       {"tiled", "tile programs give the same output and gradients", of_attention(tiled)},
-      {"key heads", "heads that share keys and values are those of the model that has copies of them",
-          of_attention(key_heads)},
-      {"hidden", "what a later token or padding holds changes no bit of what does not see it", of_attention(hidden)},
-      {"planned", "planned first, as programs do, a pass has the same shapes and then the same numbers", planned},
-      {"head masks", "each head may have a mask of its own, where that is claimed", of_attention(head_masks)}};
+      {"key heads", "heads that share keys and values equal heads with copies of them", of_attention(key_heads)},
+      {"hidden", "later tokens and padding change no bit of rows that do not see them", of_attention(hidden)},
+      {"planned", "a pass that was planned first has the planned shapes and the same numbers", planned},
+      {"head masks", "each head may have its own mask, if claimed", of_attention(head_masks)}};
   return checks;
 }
 

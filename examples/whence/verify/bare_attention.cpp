@@ -21,12 +21,12 @@ double middle(const Init& init) {
   return init.kind == Init::Kind::uniform ? (init.first + init.second) / 2 : init.first;
 }
 
-// Names the schemes as attention's list does.
+// Names the schemes as attention does.
 struct SumOfSchemes final : Module {
   using Module::child;
 };
 
-// x whether the schemes read it or not. make(shape, name): an operand
+// Makes x even if no scheme reads it. make(shape, name) returns an operand.
 template <class Make>
 AttendInputs all_inputs(const BareAttention& scheme, index_t batch, index_t length, const Make& make) {
   const SchemeSizes& sizes = scheme.sizes();
@@ -40,7 +40,7 @@ AttendInputs all_inputs(const BareAttention& scheme, index_t batch, index_t leng
   return inputs;
 }
 
-// Of a few tokens, on the planned device: a trial there shows names and graphs, and takes no memory.
+// Operands of a few tokens on the planned device. A trial there shows names and graphs, and takes no memory.
 AttendInputs planned_inputs(const BareAttention& scheme) {
   return all_inputs(scheme, 1, std::min<index_t>(scheme.sizes().length, 3),
       [](const Shape& shape, const char*) { return Tensor::empty(shape, DType::f64, Device::planned(Device::cpu())); });
@@ -52,7 +52,7 @@ BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) 
   sizes.require_whole("attention");
   std::vector<SchemeSpec> specs = parse_schemes(text);
   text_ = canonical_text(specs);
-  // As in a model: what serves all layers comes before what a layer has for itself.
+  // The order of a model: schemes shared by all layers come before those per layer.
   std::stable_sort(
       specs.begin(), specs.end(), [](const SchemeSpec& a, const SchemeSpec& b) { return a.shared() && !b.shared(); });
   std::vector<const PositionalScheme*> all;
@@ -103,7 +103,7 @@ bool BareAttention::attends() const {
 
 bool BareAttention::reads_x() const {
   if (embeds()) return true;
-  const RecordingScope record(true);  // whoever asks may not be
+  const RecordingScope record(true);  // the caller may not record
   const PlannedModules planned;
   const BareAttention trial(text_, sizes_);
   AttendInputs inputs = planned_inputs(trial);
@@ -151,11 +151,11 @@ BareAttention::Result BareAttention::run(AttendInputs inputs, const Executor& ex
     result.output = result.embedded;
     return result;
   }
-  if (&executor != &reference_executor()) {  // another one shows nothing but the output
+  if (&executor != &reference_executor()) {  // other executors show the output alone
     result.output = executor.attend(inputs, stages_);
     return result;
   }
-  Capture capture;  // edits hand out the graph's own tensors
+  Capture capture;  // edits give access to the graph's own tensors
   const auto keep_in = [](Tensor& slot) { return [&slot](const Tensor& value) { return slot = value; }; };
   capture.edit("logits", keep_in(result.logits));
   capture.edit("pattern", keep_in(result.pattern));

@@ -1,5 +1,5 @@
-// Attention on bare queries, keys and values with the schemes of a text and no model around it: for other people's
-// numbers, and for checks.
+// Attention with the schemes of a text on bare queries, keys and values, without a model: for other people's numbers, and
+// for checks.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@
 
 namespace whence {
 
-// Draws each parameter of a module around the middle of its Init, by its path: none at a zero that would hide others.
+// Draws each parameter around the middle of its Init, by its path. None is zero, because a zero would hide others.
 void draw_parameters(const Module& module, std::uint64_t seed);
 
-// All schemes of one text with their parameters, those that a model has once and those that each layer has.
+// All schemes of one text with their parameters, both shared by all layers and per layer.
 class BareAttention {
  public:
   // Throws InputError when the text is wrong, or when sizes or schemes do not fit.
@@ -29,47 +29,47 @@ class BareAttention {
   Module& root() const { return *root_; }  // parameters: "table", or "cope.table" in a sum
   Claims claims() const;                   // what holds for all of the schemes together
 
-  bool embeds() const { return !stages_.embeds.empty(); }  // adds to x before attention
-  bool attends() const;  // takes part in attention; of a scheme that does not, x + P is the output
-  bool reads_x() const;  // found out by a run on a few tokens
+  bool embeds() const { return !stages_.embeds.empty(); }  // some scheme adds to x before attention
+  bool attends() const;                          // false: no scheme takes part in attention, and x + P is the output
+  bool reads_x() const;                          // found by a run on a few tokens
   std::vector<std::string> probe_names() const;  // likewise
-  std::vector<std::string> draw_names() const;   // of the probes through which positions pass that are drawn
+  std::vector<std::string> draw_names() const;   // probes of drawn positions
 
   struct Result {
-    Tensor output;    // [b h t d]; [b t c] where nothing attends
-    Tensor embedded;  // [b t c], where something embeds
+    Tensor output;    // [b h t d]; [b t c] if not attends()
+    Tensor embedded;  // [b t c]; undefined if not embeds()
     Tensor logits;    // [b h t t] with history, 0 where masked; undefined unless the reference executor ran
     Tensor pattern;   // likewise
   };
-  // Operands that the schemes do not read may be undefined. Scores are where the operands are.
+  // Operands that the schemes do not read may be undefined. Scores are computed on the operands' device.
   [[nodiscard]] Result run(AttendInputs inputs, const Executor& executor) const;
 
  private:
   std::string text_;
   SchemeSizes sizes_;
   std::vector<std::unique_ptr<PositionalScheme>> schemes_;
-  std::unique_ptr<Module> sum_;  // of several schemes
+  std::unique_ptr<Module> sum_;  // holds several schemes
   Module* root_ = nullptr;
   Stages stages_;
 };
 
-// A causal run of normal operands drawn by `seed`. x only where the schemes read it, q k v only where they attend.
+// Returns a causal run of normal operands drawn by `seed`: x if the schemes read it, q k v if they attend.
 [[nodiscard]] AttendInputs random_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64);
-// Of the output's shape, likewise.
+// Returns a normal cotangent of the output's shape, drawn by `seed`.
 [[nodiscard]] Tensor random_cotangent(const AttendInputs& inputs, std::uint64_t seed);
 
-// Returns where tokens are of two sequences, bool [2 tokens]: the second one is padded, on both sides.
+// Returns bool [2 tokens], true for tokens that are not padding: the second sequence is padded on both sides.
 [[nodiscard]] Tensor present_but(index_t tokens, index_t left, index_t right);
 
 // "q", "k", "v", "x"
 [[nodiscard]] std::array<std::pair<const char*, Tensor*>, 4> named_operands(AttendInputs& inputs);
-// What is differentiated by: the operands that are there, made leaves, then parameters that are not frozen.
+// Returns the leaves of the derivative: the operands that are defined, then parameters that are not frozen.
 [[nodiscard]] std::vector<Named> leaves_of(const BareAttention& scheme, AttendInputs inputs);
-// By each leaf, under the name "gradient.q": zeros where y does not depend on it. No cotangent: of a scalar.
+// Returns a gradient per leaf, named "gradient.q"; zeros if y does not depend on the leaf. A scalar y needs no cotangent.
 [[nodiscard]] std::vector<Named> gradients_of(
     const Tensor& y, const Tensor& cotangent, const std::vector<Named>& leaves);
-// "output", then these.
+// Returns "output", then the gradients.
 [[nodiscard]] std::vector<Named> output_and_gradients(
     const BareAttention& scheme, const AttendInputs& inputs, const Executor& executor, const Tensor& cotangent);
 

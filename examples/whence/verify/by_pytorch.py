@@ -1,6 +1,6 @@
-"""What whence's benches measure, by PyTorch: attention with any scheme of formulas.py, single ops, training steps and decoding of a transformer
+"""PyTorch versions of what whence benches: attention with any scheme of formulas.py, single ops, training steps and decoding of a transformer
 whose tensors have whence's names ("blocks.0.attention.query.weight"). Each has run(), which returns the milliseconds of forward and backward (nan
-where there is none), and results(), by the names of ours. ../../experiments/beside_torch.py times them.
+for no backward), and results(), by our names. ../../experiments/beside_torch.py times them.
 """
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import formulas
 
 HAS_SDPA = hasattr(F, "scaled_dot_product_attention")
 HAS_FLEX = bool(importlib.util.find_spec("torch.nn.attention") and importlib.util.find_spec("torch.nn.attention.flex_attention"))
-WAYS = {"eager": True, "compile": hasattr(torch, "compile"), "sdpa": HAS_SDPA, "flex": HAS_FLEX}  # and whether this PyTorch has it
+WAYS = {"eager": True, "compile": hasattr(torch, "compile"), "sdpa": HAS_SDPA, "flex": HAS_FLEX}  # true if this PyTorch has it
 Tensors = dict[str, torch.Tensor]
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """What it returns, and its milliseconds."""
+    """Returns the function's result and its milliseconds."""
     wait = torch.cuda.synchronize if torch.cuda.is_initialized() else lambda: None
     wait()
     start = time.perf_counter()
@@ -35,7 +35,7 @@ def compiled(function: Callable, way: str) -> Callable:
 
 
 def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, allowed: torch.Tensor | None) -> torch.Tensor:
-    """Attention with a bias as programs call it: by scaled_dot_product_attention, where there is one. No `allowed`: causal."""
+    """Attention with a bias as programs call it: by scaled_dot_product_attention, if available. Without `allowed` it is causal."""
     if HAS_SDPA and bias is None and allowed is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     allowed = formulas.allowed_of(q.shape[2], True, q.device) if allowed is None else allowed
@@ -45,7 +45,7 @@ def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor 
 
 
 def attended(formula: Callable, p: Tensors, by_sdpa: bool) -> torch.Tensor:
-    """By the formula; by_sdpa: fused where that can be."""
+    """Attention by the formula; by_sdpa: fused if possible."""
     made = formula(p := formulas.given(p))
     if by_sdpa and not {"logits", "pattern", "output"} & made.keys():
         q, k, bias = formulas.operands(made, p)
@@ -54,7 +54,7 @@ def attended(formula: Callable, p: Tensors, by_sdpa: bool) -> torch.Tensor:
 
 
 def is_fused(scheme: str, p: Tensors) -> bool:
-    """True of a scheme that rotates queries and keys or adds a bias, and does no more."""
+    """True if the scheme only rotates queries and keys or adds a bias."""
     return not {"logits", "pattern", "output"} & formulas.formula(scheme)(formulas.given(p)).keys()
 
 
@@ -110,7 +110,7 @@ class Op:
         self.function = compiled(self.FUNCTIONS[name], way)
 
     def run(self, series: int = 5) -> tuple[float, ...]:
-        """A series of each, as ours is timed: what starting a GPU's work costs is not to be in the time."""
+        """Times a series of calls, as for ours, so that the time does not include starting the GPU's work."""
         def forward() -> None:
             self.output = self.function(*self.inputs)
 
@@ -123,8 +123,8 @@ class Op:
 
 
 class Transformer:
-    """A pre-norm transformer as GPT-2 has it. How it attends is a function that it is given: attention(p, layer, begin), of p["q"], p["k"], p["v"]
-    and p["x"] as formulas.py has them."""
+    """A pre-norm transformer as in GPT-2. The caller gives its attention as a function, attention(p, layer, begin), of p["q"], p["k"], p["v"]
+    and p["x"] as in formulas.py."""
 
     def __init__(self, p, heads, attention):
         self.p, self.heads, self.attention = p, heads, attention
@@ -138,12 +138,12 @@ class Transformer:
         return F.layer_norm(x, (self.dim,), self.p[name + ".weight"], self.p[name + ".bias"])
 
     def of_scheme(self, layer):
-        """The parameters of a layer's scheme, as its formula names them."""
+        """The parameters of a layer's scheme, by the names in its formula."""
         own = f"blocks.{layer}.attention.position."
         return {name[len(own):]: tensor for name, tensor in self.p.items() if name.startswith(own)}
 
     def __call__(self, tokens, begin=0):
-        """Logits [batch, token, answer] of tokens [batch, token], the first of which is at the place `begin`."""
+        """Logits [batch, token, answer] of tokens [batch, token], the first at position `begin`."""
         x = F.embedding(tokens, self.p["embedding.weight"])
         if "position.table" in self.p:  # the scheme `absolute`
             x = x + self.p["position.table"][begin:begin + tokens.shape[1]]
@@ -159,7 +159,7 @@ class Transformer:
 
 
 class Step:
-    """Training steps: attention fused wherever the scheme allows it, AdamW, autocast for 16 bits."""
+    """Training steps: fused attention if the scheme allows it, AdamW, autocast for 16 bits."""
 
     def __init__(self, given: Tensors, scheme: str, heads: int, way: str, device: str, dtype: torch.dtype):
         there = {name: tensor.to(device).clone() for name, tensor in given.items()}
@@ -197,7 +197,7 @@ class Step:
 
 
 class Decode:
-    """Tokens one by one, with keys and values of earlier ones kept in place."""
+    """Decoding token by token, with a cache of keys and values."""
 
     def __init__(self, given: Tensors, scheme: str, heads: int, prompt: int, device: str):
         there = {name: tensor.to(device) for name, tensor in given.items()}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Log-likelihoods of choices under a small GPT-2 in PyTorch: the numbers that tests/examples/language/choices.cpp holds ours to.
+"""Log-likelihoods of choices under a small GPT-2 in PyTorch: the numbers that tests/examples/language/choices.cpp compares ours with.
 
 Needs torch alone. One block, bytes as tokens, learned positions, every parameter set by a formula. The arithmetic is that
-of lm-evaluation-harness: the sum of log p over the continuation's tokens, the context cut on the left to 16 tokens, the
-continuation beginning with the blank. Prints C++ initialisers.
+of lm-evaluation-harness: the sum of log p over the continuation's tokens, with the context cut on the left to 16 tokens. The
+continuation begins with the blank. Prints C++ initialisers.
 """
 import torch
 import torch.nn.functional as F

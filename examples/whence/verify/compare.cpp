@@ -15,7 +15,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double largest = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i]) continue;  // also equal infinities
+    if (x[i] == y[i]) continue;  // equal infinities too
     const double apart = std::fabs(x[i] - y[i]);
     largest = std::isnan(apart) ? infinity : std::max(largest, apart);
   }

@@ -1,4 +1,4 @@
-// What checks of results share: how far two are apart, whether their bits are the same, and settings for a while.
+// Helpers that checks of results share: distances, equality of bits, and settings that hold in a scope.
 #pragma once
 
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace whence {
 
-// The largest |a_i - b_i|; infinite where shapes differ or a number of one is NaN.
+// Returns the largest |a_i - b_i|; infinity if shapes differ or a number is NaN.
 [[nodiscard]] double largest_difference(const Tensor& a, const Tensor& b);
 [[nodiscard]] double largest_size(const Tensor& x);
 
-// Fresh leaves over the same numbers, so that nobody sees another's gradients.
+// Returns new leaves over the same numbers, which share no gradients with the inputs.
 [[nodiscard]] std::vector<Tensor> leaves_of(const std::vector<Tensor>& inputs);
 
-// Also of views, and where both are undefined.
+// True also for equal views, and if both are undefined.
 [[nodiscard]] bool same_bits(const Tensor& a, const Tensor& b);
 [[nodiscard]] bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
 
-// Sentinels around every tensor made while this is alive.
+// Puts sentinels around every tensor made during its lifetime.
 struct Guards {
   Guards() { Storage::set_guards(true); }
   ~Guards() { Storage::set_guards(false); }
@@ -27,7 +27,7 @@ struct Guards {
   Guards& operator=(const Guards&) = delete;
 };
 
-// So many threads while it lives, and as many as before when it goes.
+// Sets the number of threads, and restores the old number when destroyed.
 class WithThreads {
  public:
   explicit WithThreads(int count) : before_(threads()) { set_threads(count); }

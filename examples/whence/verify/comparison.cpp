@@ -43,8 +43,8 @@ std::vector<std::string> order_of(const SafetensorsFile& file) {
   return names;
 }
 
-// Values as recorded, or as listed. Then gradients: backward comes by the values from the last to the first, and ends at
-// inputs and parameters whose values the file lacks.
+// Sorts values as recorded, or as listed. Gradients follow in the order of backward: values from last to first, then
+// inputs and parameters whose values are not in the file.
 NamedTensors in_order_of_pass(const SafetensorsFile& file) {
   std::map<std::string, std::int64_t> place;
   for (const std::string& name : order_of(file)) place.emplace(name, std::ssize(place));
@@ -65,7 +65,7 @@ Shape without_leading_ones(const Shape& shape) {
   return Shape(extents);
 }
 
-// The distance from |x| to the next number of the dtype.
+// Returns the distance from |x| to the next number of the dtype.
 double unit_in_last_place(double x, DType dtype) {
   const double smallest = dtype == DType::f64    ? 0x1p-1074
                           : dtype == DType::f32  ? 0x1p-149
@@ -87,7 +87,7 @@ double largest_number(const Tensor& tensor) {
   return largest;
 }
 
-// A number by which code hides a pair, in place of ours.
+// True if other code may use this number to mask a pair.
 bool hides(double x) { return !std::isfinite(x) || x <= -1e4; }
 
 ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hides_pairs, double largest_of_kind,
@@ -99,7 +99,7 @@ ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hi
                           ? ours.dtype()
                           : theirs.dtype();
   const double epsilon = is_floating(dtype) ? epsilon_of(dtype) : 0;
-  // Of numbers that cancel, as in the gradient of a key's bias, rounding alone is left.
+  // Numbers that cancel, as in the gradient of a key's bias, are rounding errors alone.
   const double size = std::max(largest_number(ours), std::cbrt(epsilon) * largest_of_kind);
   const double allowed = tolerance.value_or(std::pow(epsilon, 2.0 / 3)) * size;
   const std::vector<double> a = ours.to_vector(), b = theirs.to_vector();
@@ -124,7 +124,7 @@ ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hi
   return result;
 }
 
-// Theirs by our names: those of the map, gradients of what it names, and names that are the same.
+// Maps our names to theirs: by options.names, also for gradients; other names are the same on both sides.
 std::map<std::string, std::string> their_names(
     const std::string& called, const NamedTensors& ours, const NamedTensors& theirs, const ComparisonOptions& options) {
   std::map<std::string, std::string> found;
@@ -162,7 +162,7 @@ std::string list_of_names(const std::string& only_in, const std::vector<std::str
   return terminal_text(text);
 }
 
-// True for tensors in which a causal mask hides pairs.
+// Returns a predicate on names: true if a causal mask hides pairs of the tensor.
 std::function<bool(const std::string&)> hidden_pairs(const Metadata& metadata) {
   const auto causal = metadata.find("causal"), scheme = metadata.find("scheme");
   if (causal == metadata.end() || scheme == metadata.end() || causal->second != "true")
@@ -170,7 +170,7 @@ std::function<bool(const std::string&)> hidden_pairs(const Metadata& metadata) {
   std::vector<SchemeSpec> specs;
   try {
     specs = parse_schemes(scheme->second);
-  } catch (const InputError&) {}  // of another program: attention's own names are known
+  } catch (const InputError&) {}  // another program's file: use attention's own names
   return [specs](const std::string& name) { return is_of_pairs(specs, name); };
 }
 

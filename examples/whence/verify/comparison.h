@@ -1,5 +1,4 @@
-// Two sets of named tensors beside each other, in the order of the pass that made them: which differs first, where, and by
-// how much.
+// Compares two sets of named tensors in the order of the pass that made them: which differs first, where, and by how much.
 #pragma once
 
 #include <map>
@@ -12,15 +11,15 @@
 
 namespace whence {
 
-// The metadata with the names of a file's tensors in the order in which a pass made them: the format sorts by name.
+// Metadata key for a file's names in the order of the pass. The format itself sorts by name.
 inline constexpr const char* order_key = "order";
 void record_order(SafetensorsFile& file);
 [[nodiscard]] bool records_order(const SafetensorsFile& file);
 
 struct ComparisonOptions {
-  // Largest share allowed; nothing: epsilon^(2/3) of the dtype with fewer digits, which rounding does not reach.
+  // Largest share allowed. If unset: epsilon^(2/3) of the narrower dtype, which rounding does not reach.
   std::optional<double> tolerance = {};
-  std::map<std::string, std::string> names = {};  // their name: ours; gradient.THEIRS follows
+  std::map<std::string, std::string> names = {};  // their name: ours; also applies to gradient.THEIRS
 };
 
 struct DifferenceAt {
@@ -30,36 +29,36 @@ struct DifferenceAt {
 
 struct ComparedTensor {
   std::string name, their_name;
-  Shape shape = {}, their_shape = {};  // the same but for extents of 1 in front, unless `differs`
-  double largest = 0;                  // |ours - theirs| over all places but those of hidden pairs
-  // Of the largest number of ours, or of epsilon^(1/3) times that of all values, or all gradients, if that is more.
+  Shape shape = {}, their_shape = {};  // equal up to leading extents of 1, unless `differs`
+  double largest = 0;                  // max |ours - theirs|, without hidden pairs
+  // `largest` divided by our largest number, but at least by epsilon^(1/3) times the largest of all values (or gradients).
   double share = 0;
-  double units = 0;                         // the same in units of the last place of the larger of both numbers there
-  DifferenceAt at = {};                     // where it is largest
-  std::optional<DifferenceAt> first = {};   // of those that are not allowed
-  std::optional<DifferenceAt> hidden = {};  // the same among hidden pairs, whose numbers reach no output
+  double units = 0;                         // `largest` in units in the last place of the larger of both numbers
+  DifferenceAt at = {};                     // of `largest`
+  std::optional<DifferenceAt> first = {};   // first difference that is too large
+  std::optional<DifferenceAt> hidden = {};  // the same among hidden pairs, which reach no output
   [[nodiscard]] bool has_shape() const;
   [[nodiscard]] bool differs() const { return !has_shape() || first; }
 };
 
 struct Comparison {
-  std::string ours, theirs;  // what they are called: files, or a run
+  std::string ours, theirs;  // names of both sides: files, or a run
   std::vector<ComparedTensor> tensors;
   std::vector<std::string> only_ours, only_theirs;
 
-  [[nodiscard]] const ComparedTensor* first() const;  // that differs; null: none does
-  [[nodiscard]] std::string headline() const;         // sentences
-  [[nodiscard]] std::string text() const;             // headline, table, names that one side lacks
-  [[nodiscard]] std::string json() const;             // a line for each tensor, then one of the whole
+  [[nodiscard]] const ComparedTensor* first() const;  // first tensor that differs, or null
+  [[nodiscard]] std::string headline() const;         // one or two sentences
+  [[nodiscard]] std::string text() const;             // headline, table, names that only one side has
+  [[nodiscard]] std::string json() const;             // a line for each tensor, then a summary line
 };
 
-// Values in the order of `ours`, then gradients in the order of backward. Where the metadata of `ours` say that its pass
-// was causal, pairs whose key comes after the query are hidden. FileError where no name is in both, or where the names do
-// not fit them.
+// Compares values in the order of `ours`, then gradients in the order of backward. If the metadata of `ours` says causal,
+// pairs whose key comes after the query are hidden. Throws FileError if no name is in both, or options.names does not
+// fit.
 [[nodiscard]] Comparison compared(const std::string& ours_called, const SafetensorsFile& ours,
     const std::string& theirs_called, const SafetensorsFile& theirs, const ComparisonOptions& options);
 
-// What a command line says of it: `names` is a file of JSON, {"their name": "our name"}.
+// Options on the command line: `names` is a JSON file, {"their name": "our name"}.
 struct ComparisonWords {
   std::string names;
   double tolerance = 0;

@@ -1,5 +1,4 @@
-// The columns of the conformance matrix. Those here are shown by small transformers; figures are the largest
-// disagreement in f64.
+// The columns of the conformance matrix that small transformers show. Each figure is the largest difference in f64.
 #include <cmath>
 #include <limits>
 
@@ -24,7 +23,7 @@ using Subject = ConformanceSubject;
 constexpr index_t batch = 2, length = 6, capacity = 16;
 constexpr double rounding = 1e-12;  // f64, a few layers deep
 
-// Every token of a batch is another one, so that the gradient of a row of the embedding is that of one token.
+// Returns tokens that are all different, so that each row of the embedding's gradient belongs to one token.
 Tensor tokens_of(index_t sequences, index_t count) {
   std::vector<double> tokens;
   for (index_t b = 0; b < sequences; ++b)
@@ -32,7 +31,7 @@ Tensor tokens_of(index_t sequences, index_t count) {
   return Tensor::of(tokens, {sequences, count}, DType::i64);
 }
 
-// All runs of a subject may become equally long: positions that are drawn are then the same ones.
+// Gives all runs of a subject the same maximum length, so that drawn positions are the same.
 Sequence run_of(index_t count, bool causal = true) {
   Sequence sequence = Sequence::run(count, causal);
   sequence.positions.length = std::max(capacity, count);
@@ -54,11 +53,11 @@ Tensor cotangent_of(const Subject& subject, const Shape& shape) {
   return Tensor::normal(shape, 0, 1, Stream(subject.seed, "cotangent"), DType::f64);
 }
 
-// Who claims that it holds must show no more than `tolerance`, and who does not, more.
+// A scheme that claims the property must show at most `tolerance`, and any other scheme more.
 Cell as_claimed(bool holds, double apart, double tolerance, const std::string& otherwise) {
   if (holds) return Cell::within(apart, tolerance);
   return apart > tolerance ? Cell{Cell::Mark::differs_as_claimed, apart, otherwise + ", as it says"}
-                           : Cell::failed(apart, "says: " + otherwise + "; that is not so");
+                           : Cell::failed(apart, "says: " + otherwise + "; it does not");
 }
 
 Cell gradients(const Subject& subject) {
@@ -68,7 +67,7 @@ Cell gradients(const Subject& subject) {
   return Cell::passed(worst, checks.note.empty() ? "by duals and by differences" : checks.note);
 }
 
-// Whether the embedding, each block and the head, and the parameters that all layers share, send back what they should.
+// Checks gradients of the embedding, of each block and the head, and of the parameters that all layers share.
 Cell model_gradients(const Subject& subject) {
   const auto model = subject.model();
   const Tensor tokens = tokens_of(batch, length);
@@ -83,7 +82,7 @@ Cell model_gradients(const Subject& subject) {
   return Cell::passed(worst, to_text(parameters.size(), " parameters of a model of two layers, by duals"));
 }
 
-// d(rows up to t) / d(token after t), exactly 0; and the same bits whatever those tokens are.
+// d(rows up to t) / d(token after t) must be exactly 0, and later tokens must change no bit.
 Cell causality(const Subject& subject) {
   const auto model = subject.model();
   const Tensor tokens = tokens_of(1, length), table = model->parameters().front().tensor,
@@ -103,7 +102,7 @@ Cell causality(const Subject& subject) {
   return as_claimed(subject.claims.sees_no_future, leak, 0, "sees the future");
 }
 
-// Shared parameters have twice the gradient when every sequence is there twice.
+// Parameters must get twice the gradient if every sequence is in the batch twice.
 Cell batch_sum(const Subject& subject) {
   const auto model = subject.model();
   std::vector<Tensor> leaves;
@@ -159,14 +158,13 @@ Cell padding(const Subject& subject) {
 Cell prefix(const Subject& subject) {
   const auto model = subject.model();
   const bool consistent = subject.claims.prefix_consistent;
-  // Positions that are drawn are drawn for runs of `capacity`;
-  // a claim that the length tells is given length enough to show it.
+  // Drawn positions are for runs of `capacity`. A claim that rows depend on the length gets a run long enough to show it.
   const Tensor tokens = tokens_of(1, consistent ? capacity : 3 * capacity);
   const double apart =
       largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
   const Cell ends = as_claimed(consistent, apart, rounding, "rows depend on the run's length");
   if (consistent || !subject.claims.sees_no_future || ends.mark == Cell::Mark::failed) return ends;
-  // Rows of a run that goes on: other ones at the lengths that are claimed, and at no length before and behind them.
+  // In a run that is continued, rows must change at the claimed lengths, and at no length before or after them.
   const auto [first, last] = subject.claims.changes_rows;
   const auto changed = [&](index_t shorter, index_t longer) {
     const auto run = [&](index_t count) {
@@ -178,7 +176,8 @@ Cell prefix(const Subject& subject) {
   for (const auto& [shorter, longer] : {std::pair{index_t{2}, some ? first - 1 : 3 * capacity},
            std::pair{first - 1, first}, std::pair{first, first + 1}, std::pair{first + 1, 3 * capacity}})
     if (shorter > 0 && changed(shorter, longer) != subject.claims.changes_rows.reached(shorter, longer))
-      return Cell::failed(apart, to_text("a run of ", shorter, " tokens that comes to ", longer, ": says otherwise"));
+      return Cell::failed(
+          apart, to_text("a run of ", shorter, " tokens, continued to ", longer, ": the scheme claims otherwise"));
   return ends;
 }
 
@@ -187,7 +186,7 @@ Cell shift(const Subject& subject) {
   const auto model = subject.model();
   const Tensor tokens = tokens_of(1, length);
   Sequence moved = run_of(length);
-  // Beyond FIRE's threshold, where it begins to tell.
+  // Beyond FIRE's threshold, above which positions have an effect.
   moved.positions.query = moved.positions.key = moved.positions.query + 2000.0;
   try {
     const double apart = largest_difference(logits(*model, tokens), logits(*model, tokens, moved));
@@ -202,7 +201,7 @@ Cell decoding(const Subject& subject) {
   if (!subject.claims.sees_no_future) return Cell::not_applicable("a row needs later tokens");
   const auto model = subject.model();
   const Tensor tokens = tokens_of(batch, capacity), whole = logits(*model, tokens);
-  const bool stay = !subject.claims.changes_rows.reached(0, capacity);  // else rows are those of the run so far
+  const bool stay = !subject.claims.changes_rows.reached(0, capacity);  // else compare with the run so far
   Decoding decoding(*model, capacity);
   double largest = 0;
   for (const index_t count : {3, 1, 1, 4, 1}) {
@@ -289,12 +288,12 @@ std::vector<ConformanceCheck> all_checks() {
       {"padded decoding", "prompts of different lengths, padded on the left, decode as each alone", padded_decoding},
       {"padding", "a padded run gives the rows of the run without padding, left and right", padding},
       {"batch", "sequences of a batch do not see each other", batch_independence},
-      {"batch sum", "a batch that is there twice gives twice the gradient", batch_sum},
-      {"shift", "moving all positions changes nothing, where that is claimed", shift}};
+      {"batch sum", "a doubled batch gives twice the gradient", batch_sum},
+      {"shift", "moving all positions changes nothing, if claimed", shift}};
   for (const ConformanceCheck& check : attention_checks()) checks.push_back(check);
   for (const ConformanceCheck& check : std::vector<ConformanceCheck>{{"one token", "a run of one token", one_token},
            {"longer", "a run of three times the training length works, or is refused", longer_than_trained},
-           {"f32 f16 bf16", "logits of narrower numbers, apart from f64 by so many of their epsilons", narrow_numbers},
+           {"f32 f16 bf16", "logits in narrower dtypes: difference from f64, in epsilons", narrow_numbers},
            {"same bits", "any number of threads, any time: the same bits", same_bits}})
     checks.push_back(check);
   return checks;

@@ -16,7 +16,7 @@ namespace whence {
 namespace {
 
 constexpr index_t length = 6, batch = 2;
-constexpr index_t drawn = 16;  // tokens for which positions are drawn
+constexpr index_t drawn = 16;  // number of tokens with drawn positions
 
 // One scheme on one sequence. Parameters and operands are rounded to this dtype.
 struct Subject {
@@ -27,7 +27,7 @@ struct Subject {
   std::uint64_t seed;
 };
 
-// Nothing, and why, where the executor would hand the call on.
+// Results, or the reason why the executor would pass the call on.
 struct Results {
   std::vector<Named> all = {};
   std::string refusal = {};
@@ -51,11 +51,11 @@ Results results_on(Device device, const Subject& subject, const Executor& execut
     if (!refusal.empty()) return {.refusal = refusal};
   }
   Results found{output_and_gradients(scheme, inputs, executor, cotangent)};
-  found.all[0].tensor = inputs.sequence.without_padding(found.all[0].tensor, -2);  // padding's rows mean nothing
+  found.all[0].tensor = inputs.sequence.without_padding(found.all[0].tensor, -2);  // rows of padding have no meaning
   return found;
 }
 
-// An op's value, and its gradients by all floating inputs along a cotangent that no two numbers of share.
+// Returns an op's value and its gradients with respect to all floating inputs, for a random cotangent.
 std::vector<Named> results_on(Device device, const CheckedSample& sample, DType dtype) {
   std::vector<Tensor> inputs, leaves;
   for (const Tensor& given : sample.inputs) {
@@ -73,20 +73,20 @@ std::vector<Named> results_on(Device device, const CheckedSample& sample, DType 
   return results;
 }
 
-// The largest of the results on the CPU, at least a little.
+// Returns the largest number of the results on the CPU, but at least 1e-3.
 double largest_of(const std::vector<Named>& results) {
   double largest = 1e-3;
   for (const Named& each : results) largest = std::max(largest, largest_size(each.tensor));
   return largest;
 }
 
-// Against the largest of the tensor, as sums lose what their terms lost; but at least a tenth of the largest of all,
-// for gradients that are 0 because their terms cancel, as those of a bias that the softmax does not see.
+// Divides by the tensor's largest number, as sums lose what their terms lost, but at least by a tenth of the largest of
+// all: some gradients are 0 because their terms cancel, as those of a bias that softmax ignores.
 double apart(const Tensor& got, const Tensor& wanted, double largest) {
   return largest_difference(got, wanted) / std::max(0.1 * largest, largest_size(wanted));
 }
 
-// As apart, on average: where rounding moves a place of CoPE over a whole number, the gradient of one row jumps.
+// Like apart, but averaged: where rounding moves a CoPE position across a whole number, the gradient of one row jumps.
 double apart_on_average(const Tensor& got, const Tensor& wanted, double largest) {
   const auto average = [](const Tensor& x) {
     double squares = 0;
@@ -119,10 +119,10 @@ std::function<ConformanceCell(const ConformanceSubject&)> check_of(const Executo
   };
 }
 
-// Against composed ops in f64, from one token to more than a block of rows, with heads that share keys, heads of no whole
-// packs and padding. Tiles round the pattern, its gradient and the results, and sum in f32: a few roundings. Where ops of
-// the scheme around them round more, they may be four times as far from the exact numbers as composed ops in their dtype: both are
-// draws of one noise. Rounding may also put a number on the other side of a network's kink, which three draws do not repeat.
+// Compares with composed ops in f64, from one token to more than a block of rows, with shared key heads, head dims that
+// fill no whole pack, and padding. Tiles round the pattern, its gradient and the results, and sum in f32: a few roundings.
+// If the scheme's own ops round more, four times the error of composed ops in the same dtype is allowed: both errors are
+// random. Rounding may also move a number across a network's kink. Three draws do not repeat that.
 ConformanceCell tiled(const ConformanceSubject& subject) {
   struct Case {
     DType dtype;
@@ -162,7 +162,7 @@ ConformanceCell tiled(const ConformanceSubject& subject) {
       }
       if (!refused.empty()) {
         if (refusal.empty()) refusal = refused;
-        // No program need take f64, which is for an emulator that is told to, or f32, or masks that are not causal.
+        // Programs need not support f64 (for an emulator with that option), f32, or masks that are not causal.
         if (causal && each.dtype != DType::f64 && each.dtype != DType::f32)
           return ConformanceCell::not_applicable(refusal);
         continue;
@@ -174,7 +174,8 @@ ConformanceCell tiled(const ConformanceSubject& subject) {
   return any ? ConformanceCell::within(worst.largest, 1, worst.worst) : ConformanceCell::not_applicable(refusal);
 }
 
-// A model's rows behind prompts of 5 and 2 tokens, one by one: on the device as on the CPU, in f32. The note says why no graph has decoded them, where none has.
+// Compares a model's rows after prompts of 5 and 2 tokens, one by one, on the device and on the CPU, in f32. The note says
+// why no graph decoded them, if none did.
 ConformanceCell decoded(const ConformanceSubject& subject) {
   if (!subject.claims.sees_no_future) return ConformanceCell::not_applicable("a row needs later tokens");
   if (!subject.claims.exact_gradient) return ConformanceCell::not_applicable("an argmax jumps with the rounding");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Printed equations and dying gradients in numbers (nn/errata.md, A1, A5, A10): three tokens, one head of one dim, by `whence probe`, against what
-follows by hand or from the formulas. Needs torch and safetensors. Ends with 1 where a number is another.
+"""Checks errata on printed equations and dying gradients in numbers (nn/errata.md, A1, A5, A10). Compares `whence probe` on three tokens and one
+head of one dim with results by hand or by the formulas. Needs torch and safetensors. Ends with 1 if a number differs.
 
     python3 examples/whence/verify/errata.py build/release/whence
 """
@@ -20,13 +20,13 @@ said, differing = [], []
 
 
 def given(gate, **parameters):
-    """Queries are 1: keys are the gates' logits, all the same."""
+    """Queries are 1, so keys are the gates' logits, all equal."""
     k = torch.full((1, 1, 3, 1), gate, dtype=torch.float64).logit()
     return {"q": torch.ones_like(k), "k": k, "v": torch.arange(3, dtype=k.dtype).reshape(k.shape), "cotangent": torch.ones_like(k), **parameters}
 
 
 def last_row(name, scheme, p):
-    """Of one tensor of the probe."""
+    """Returns the last row of one tensor of the probe."""
     with tempfile.TemporaryDirectory() as folder:
         files = [str(pathlib.Path(folder) / name) for name in ("in.safetensors", "out.safetensors")]
         save_file(p, files[0])
@@ -42,7 +42,7 @@ def told(what, found, expected):
 
 
 def gradient_of_gates(p):
-    """By the formula and PyTorch."""
+    """The same row by the formula in PyTorch."""
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in p.items()}
     made = attend("cope", leaves)
     return torch.autograd.grad((made["output"] * p["cotangent"]).sum(), made["gates"])[0].flatten()[-3:]

@@ -1,17 +1,17 @@
-"""The schemes by their papers' equations in PyTorch, each once: what whence's are held against.
+"""The schemes' equations from their papers in PyTorch, each once. Tests compare whence with them.
 
 A formula takes `p`, tensors by whence's names:
     q, k, v      [batch, head, token, channel]
     x            [batch, token, head x channel], the layer's input, where the scheme reads it
     allowed      [query, key], true where a query sees a key; and `causal`, true where it sees no later one (attend() adds both)
     ...          the scheme's parameters, as `whence probe --describe SCHEME` lists them
-It returns what it makes by the names of whence's probes. attend() completes that: of "rotated_q", "rotated_k" and "bias" follow "logits"
-[batch, head, query, key], of these "pattern", of that "output".
+It returns its results by the names of whence's probes. attend() completes them: from "rotated_q", "rotated_k" and "bias" it computes "logits"
+[batch, head, query, key], then "pattern", then "output".
 
     made = attend("cope(p_max=4)", {"q": q, "k": k, "v": v, "table": table})
     made["logits"], made["pattern"], made["output"]
 
-Any floating dtype and any device will do. The formulas of PAIR_BY_PAIR are definitions: clear, and slow."""
+Any floating dtype and any device work. The formulas of PAIR_BY_PAIR are definitions: clear, and slow."""
 import functools
 import inspect
 import math
@@ -20,11 +20,11 @@ import re
 import torch
 import torch.nn.functional as F
 
-kept = functools.lru_cache(maxsize=8)  # constants, made once for a length, as programs do
+kept = functools.lru_cache(maxsize=8)  # caches constants per length, as programs do
 
 
 def precision(p):
-    """The dtype and device of constants: those of q, but for 16 bits, in which no angle fits."""
+    """The dtype and device of constants: those of q, but f32 for 16 bits, which are too narrow for angles."""
     q = p["q"]
     return {"dtype": q.dtype if q.dtype in (torch.float32, torch.float64) else torch.float32, "device": q.device}
 
@@ -39,7 +39,7 @@ def scores(p):
 
 @kept
 def steps(t, device):
-    """i - j, one row per query."""
+    """Returns i - j, one row per query."""
     return torch.arange(t, device=device).view(t, 1) - torch.arange(t, device=device).view(1, t)
 
 
@@ -57,7 +57,7 @@ def heads_apart(x, heads):
 
 @kept
 def slopes(heads, dtype, device):
-    """Press et al. 2022: 2^(-8 h / heads); where that is no power of two, those of the power below, and between them those of twice it."""
+    """Press et al. 2022: 2^(-8 h / heads). If heads is no power of two: slopes of the power below, and between them those of twice that power."""
     power = 2 ** int(math.log2(heads))
     all_of = [2 ** (-8 * h / power) for h in range(1, power + 1)] + [2 ** (-4 * h / power) for h in range(1, 2 * (heads - power), 2)]
     return torch.tensor(all_of, dtype=dtype, device=device).view(-1, 1, 1)
@@ -74,7 +74,7 @@ def none(p):
 
 
 def alibi(p):
-    """Press et al. 2022: a slope for each head, times the distance. Where later keys are seen, too, earlier ones are half a step nearer (Ruoss et
+    """Press et al. 2022: a slope for each head, times the distance. If later keys are also seen, earlier keys are half a step nearer (Ruoss et
     al. 2023)."""
     return {"bias": alibi_bias(*p["q"].shape[1:3], p["causal"], **precision(p))}
 
@@ -86,7 +86,7 @@ def kerple(p):
 
 
 def fire(p, init_length=512):
-    """Li et al. 2024: a network of the distance relative to where the query stands."""
+    """Li et al. 2024: a network of the distance relative to the query's position."""
     c, threshold = p["distance_scale"], (p["threshold_scale"] * init_length).abs()
     row = torch.maximum(places(p).view(-1, 1), threshold)
     x = torch.log((c * distances(p)).abs() + 1) / (torch.log((c * row).abs() + 1) + 1e-6)
@@ -95,7 +95,7 @@ def fire(p, init_length=512):
 
 
 def forgetting(p):
-    """Lin et al. 2025: every token decides how much of what came before it stays. Gates of pairs, as x-transformers makes them, from j + 1 to i."""
+    """Lin et al. 2025: every token has a gate on everything before it. Gates of pairs, as in x-transformers, from j + 1 to i."""
     if "gate_query.weight" in p:
         query, key = (heads_apart(F.linear(p["x"], p[name]), p["q"].shape[1]) for name in ("gate_query.weight", "gate_key.weight"))
         z = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
@@ -122,7 +122,7 @@ def cable(p, step="relu"):
 # ---- Rotations
 
 def turned(x, angles):
-    """Pairs (m, m + d/2) of x's channels, as complex numbers, turned by angles [..., token, pair]."""
+    """Pairs (m, m + d/2) of x's channels, as complex numbers, rotated by angles [..., token, pair]."""
     first, second = x.to(angles.dtype).chunk(2, dim=-1)
     pair = torch.complex(first, second) * torch.polar(torch.ones_like(angles), angles)
     return torch.cat([pair.real, pair.imag], dim=-1).to(x.dtype)
@@ -140,8 +140,8 @@ def rope_speeds(p, base, pairs=None):
 
 def rope_numbers(d, tokens, base=10000.0, scaling="none", factor=4.0, original=1, low_freq_factor=1.0, high_freq_factor=4.0,
                  short_factor=None, long_factor=None, keep=1.0):
-    """What transformers' modeling_rope_utils.py makes of a configuration: the angle per step of each of d / 2 pairs, and the factor of sines and
-    cosines. "ntk" is the fixed form of "dynamic"; `keep` is p-RoPE (Barbero et al. 2024), its "proportional"."""
+    """The numbers that transformers' modeling_rope_utils.py makes of a configuration: the angle per step of each of d / 2 pairs, and the factor of
+    sines and cosines. "ntk" is the fixed form of "dynamic"; `keep` is p-RoPE (Barbero et al. 2024), its "proportional"."""
     theta, grown = [], 1.0
     if scaling in ("ntk", "dynamic"):
         grown = factor if scaling == "ntk" else factor * max(tokens, original) / original - (factor - 1)
@@ -166,7 +166,7 @@ def rope_angles(t, d, dtype, device, **configuration):
 
 
 def rope(p, layout="half", width=None, **configuration):
-    """Su et al. 2021: pairs of channels turned by the place times 10000^(-2m / d), or by what rope_numbers() makes of a configuration."""
+    """Su et al. 2021: pairs of channels rotated by the position times 10000^(-2m / d), or by the numbers of rope_numbers()."""
     width = width or p["q"].shape[-1]
     angles, magnitude = rope_angles(p["q"].shape[2], width, **precision(p), **configuration)
     cos, sin = angles.cos(), angles.sin()
@@ -207,7 +207,7 @@ def carope(p):
 
 
 def repo(p, base=10000):
-    """Li et al. 2025: a small gated network gives every token a position in every head, at which it is rotated."""
+    """Li et al. 2025: a small gated network gives every token a position in every head, for the rotation."""
     representation = F.silu(p["x"] @ p["gate.weight"].T) * (p["x"] @ p["content.weight"].T)
     positions = torch.einsum("btn,hn->bht", representation, p["position.weight"])
     return {"positions": positions, **rotated(p, positions.unsqueeze(-1) * rope_speeds(p, base))}
@@ -229,10 +229,10 @@ def pope(p, base=10000):
 
 
 def xpos(p, gamma=0.4, scale_base=512, layout="half", width=None):
-    """Sun et al. 2022: each pair's product turned by the distance and times zeta to the distance, pair by pair of tokens."""
+    """Sun et al. 2022: each channel pair's product, rotated by the distance and times zeta to the distance, for each pair of tokens."""
     width = width or p["q"].shape[-1]
     pairs, n = width // 2, steps(p["q"].shape[2], p["q"].device).to(p["q"].dtype)
-    logits = p["q"][..., width:] @ p["k"][..., width:].transpose(-1, -2)  # dims that stay
+    logits = p["q"][..., width:] @ p["k"][..., width:].transpose(-1, -2)  # dims that are not rotated
     for m, speed in enumerate(rope_speeds(p, 10000, pairs)):
         a, b = (2 * m, 2 * m + 1) if layout == "interleaved" else (m, m + pairs)
         of_q, of_k = (torch.complex(p[name][..., a], p[name][..., b]) for name in "qk")
@@ -243,7 +243,7 @@ def xpos(p, gamma=0.4, scale_base=512, layout="half", width=None):
 
 
 def qk_norm(p, rotation=None):
-    """Every query and key divided by its root mean square, times a weight per dim. `rotation`: "behind" it or "before" it, which leaves no weight."""
+    """Every query and key divided by its root mean square, times a weight per dim. `rotation`: "behind" the norm, or "before" it without a weight."""
     angles, made = places(p).unsqueeze(-1) * rope_speeds(p, 10000), {}
     for name, weight in (("q", "query_weight"), ("k", "key_weight")):
         x = turned(p[name], angles) if rotation == "before" else p[name]
@@ -257,10 +257,10 @@ def qk_norm(p, rotation=None):
     return {**{"qk_norm." + name: value for name, value in made.items()}, "logits": scores(last)}
 
 
-# ---- What is more than rotations and a bias
+# ---- Schemes beyond rotations and biases
 
 def cope(p):
-    """Golovneva et al. 2024, Listing 1: gates summed from the key up to the query, those of keys that the query does not see closed; a table read
+    """Golovneva et al. 2024, Listing 1: gates summed from the key up to the query, 0 for keys that the query does not see; a table, interpolated
     between its rows."""
     content = scores(p)
     gates = content.sigmoid() * p["allowed"]
@@ -272,21 +272,21 @@ def cope(p):
 
 
 def score_and_bias(p, inside):
-    """Those of DAPE and CDAPE, over the scheme that stands inside; and both in turn, all heads of the one and all of the other."""
+    """For DAPE and CDAPE: scores, the bias of the inner scheme, and both concatenated along the heads."""
     s = scores(p)
     bias = inside(of_base(p))["bias"].expand_as(s).to(s.dtype)
     return s, bias, torch.cat([s, bias], 1)
 
 
 def dape(p, inside):
-    """Zheng et al. 2024: a network over the heads of scores and biases, beside both."""
+    """Zheng et al. 2024: a network over the heads of scores and biases, added to both."""
     s, bias, both = score_and_bias(p, inside)
     hidden = F.leaky_relu(F.linear(both.permute(0, 2, 3, 1), p["hidden.weight"], p["hidden.bias"]), 0.01)
     return {"logits": s + bias + F.linear(hidden, p["output.weight"], p["output.bias"]).permute(0, 3, 1, 2)}
 
 
 def cdape(p, inside):
-    """Zheng et al. 2024, DAPE V2: two convolutions along the keys over what the mask leaves."""
+    """Zheng et al. 2024, DAPE V2: two convolutions along the keys, after masking."""
     s, bias, both = score_and_bias(p, inside)
     padding = (0, p["hidden.weight"].shape[-1] // 2)
     hidden = F.leaky_relu(F.conv2d(both * p["allowed"], p["hidden.weight"], p["hidden.bias"], padding=padding), 0.01)
@@ -304,7 +304,7 @@ def shaw(p):
 
 
 def transformer_xl(p):
-    """Dai et al. 2019: sinusoids of the distance through a projection, and a bias for each of the two products. Where queries see later keys, whence
+    """Dai et al. 2019: sinusoids of the distance through a projection, and a bias for each of the two products. If queries see later keys, whence
     counts the distance from the query to the key."""
     b, h, t, d = p["q"].shape
     n = (steps(t, p["q"].device) if p["causal"] else -steps(t, p["q"].device)).to(precision(p)["dtype"])
@@ -318,8 +318,8 @@ def transformer_xl(p):
 
 
 def stick_breaking(p, rest="nowhere"):
-    """Tan et al. 2024, Eq. 1, as it is printed: a product over the keys between, query by query from the nearest key on. The rest as
-    the authors' tests add it: o + (1 - sum of the weights) v."""
+    """Tan et al. 2024, Eq. 1, as printed: a product over the keys in between, for each query from the nearest key on. The remainder is
+    added as in the authors' tests: o + (1 - sum of the weights) v."""
     earlier, s = p["allowed"].tril(-1), scores(p)
     shares, breaks = torch.sigmoid(scores(p)) * earlier, torch.log(1 - torch.sigmoid(scores(p))) * earlier
     left = torch.stack([breaks[..., j + 1:].sum(-1).exp() for j in range(s.shape[-1])], -1)
@@ -332,7 +332,7 @@ def stick_breaking(p, rest="nowhere"):
 
 
 def path(p, forget=False):
-    """Yang et al. 2025: each key is turned by the reflections of all tokens behind it, one after the other. `forget`: PaTH-FoX."""
+    """Yang et al. 2025: each key is reflected by all tokens after it, one after the other. `forget`: PaTH-FoX."""
     name = "path." if forget else ""
     heads, t, d = p["q"].shape[1:]
     w = F.linear(F.linear(p["x"], p[name + "down.weight"]), p[name + "up.weight"])  # [b t c]
@@ -363,7 +363,7 @@ def path(p, forget=False):
 
 
 def mta(p):
-    """Golovneva et al. 2025, pair by pair: a parameter is what a kernel or a mix has beside the identity."""
+    """Golovneva et al. 2025, pair by pair. A kernel or a mix is the identity plus a parameter."""
     t = p["q"].shape[2]
 
     def convolved(x, kernel):
@@ -395,13 +395,13 @@ def mta(p):
 
 
 def gated_output(p):
-    """Qiu et al. 2025: behind softmax and values, before the heads are merged."""
+    """Qiu et al. 2025: a gate after softmax and values, before the heads are merged."""
     gate = heads_apart(F.linear(p["x"], p["gate.weight"]).sigmoid(), p["q"].shape[1])
     return {"output_gate": gate, "logits": scores(p), "output": (softmax(scores(p), p) @ p["v"]) * gate}
 
 
 def sink(p, start=0.0, fixed=False):
-    """gpt-oss: a column that no value belongs to goes through the softmax, and is dropped."""
+    """gpt-oss: a column without a value goes through the softmax, and is dropped."""
     logits = scores(p)
     logit = torch.full((logits.shape[1],), float(start), **precision(p)) if fixed else p["logit"]
     column = logit.view(1, -1, 1, 1).expand(*logits.shape[:3], 1)
@@ -410,7 +410,7 @@ def sink(p, start=0.0, fixed=False):
 
 
 def ssmax(p, form="log", floor=8192):
-    """Nakanishi 2025: a row that sees n keys by s log n. Llama 4's factor as its code computes it from the place."""
+    """Nakanishi 2025: a row that sees n keys by s log n. Llama 4's factor of the position, as its code computes it."""
     if form == "llama4":
         place = places(p).view(-1, 1)
         factor = (torch.log(torch.floor((place + 1) / floor) + 1) * 0.1 + 1).expand(*p["q"].shape[:3], 1)
@@ -420,7 +420,7 @@ def ssmax(p, form="log", floor=8192):
 
 
 def window(p, inside, n):
-    """Sliding windows (Beltagy et al. 2020): each query sees the last n keys, and as many later ones where it may."""
+    """Sliding windows (Beltagy et al. 2020): each query sees the last n keys, and, if allowed, n - 1 later keys."""
     p = {**p, "allowed": p["allowed"].triu(1 - n).tril(n - 1)}
     return {**{name if name in ("logits", "pattern") else "base." + name: made for name, made in inside(of_base(p)).items()}, "allowed": p["allowed"]}
 
@@ -437,13 +437,13 @@ SCHEMES = {each.__name__: each for each in (
 SUMS = {"path + forgetting": functools.partial(path, forget=True), "qk_norm + rope": functools.partial(qk_norm, rotation="behind"),
         "rope + qk_norm": functools.partial(qk_norm, rotation="before")}
 PAIR_BY_PAIR = ("forgetting(gates=pairs", "cable", "pope", "xpos", "stick_breaking", "path", "mta", "transformer_xl")
-# Options that the parameters and their shapes tell; `phase` says how they begin.
+# Options that follow from the parameters and their shapes, and `phase`, which says how they begin.
 TOLD_BY_SHAPES = {"bias", "clip", "convolution", "convolve", "gate", "gates", "heads", "kernel", "keys", "mix_scores", "p_max", "per", "phase",
                   "queries", "rank", "weight", "width"}
 
 
 def split(text, mark):
-    """At the marks that stand in no brackets."""
+    """Splits at marks outside brackets."""
     return [part.strip() for part in re.findall(rf"(?:[^{mark}()]|\((?:[^()]|\([^()]*\))*\))+", text)]
 
 
@@ -456,7 +456,7 @@ def value_of(text):
 
 
 def parsed(scheme):
-    """Of a scheme's text the names of its terms, and all options with what stands inside."""
+    """Returns the names of a scheme text's terms, and all options with the inner scheme."""
     names, inside, options = [], [], {}
     for term in split(scheme, "+"):
         name, _, given = term.partition("(")
@@ -495,20 +495,20 @@ def softmax(logits, p):
 
 
 def given(p, causal=True):
-    """p with its mask, and with a key and a value for each head of queries where they are fewer."""
+    """Returns p with its mask, and with keys and values repeated for each query head that shares them."""
     heads = p["q"].shape[1]
     shared = {name: p[name].repeat_interleave(heads // p[name].shape[1], 1) for name in "kv" if p[name].shape[1] != heads}
     return {"causal": causal, "allowed": allowed_of(p["q"].shape[2], causal, p["q"].device), **p, **shared}
 
 
 def operands(made, p):
-    """Queries, keys and the bias, or None, of a scheme that is no more than that."""
+    """Returns queries, keys and the bias (or None) of a scheme that has nothing else."""
     last = lambda *names, default=None: next((made[prefix + name] for name in names for prefix in ("", "base.") if prefix + name in made), default)
     return last("rotated_q", "normed_q", default=p["q"]), last("rotated_k", "normed_k", default=p["k"]), last("bias")
 
 
 def attend(scheme, p, causal=True):
-    """What the scheme's formula makes, and what follows: logits (those of pairs that are not seen mean nothing), pattern, output, and `allowed`."""
+    """Returns the results of the scheme's formula, then logits (meaningless for masked pairs), pattern, output, and `allowed`."""
     p = given(p, causal)
     made = (scheme if callable(scheme) else formula(scheme))(p)
     p["allowed"] = made.pop("allowed", p["allowed"])

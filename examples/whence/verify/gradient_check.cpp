@@ -23,8 +23,8 @@ GradcheckReport check_one(const std::function<Tensor()>& f, const std::vector<Na
   return options.twice ? gradgradcheck(f, leaves, how) : gradcheck(f, leaves, how);
 }
 
-// Everything that comes out, one behind the other. Beside the logits no parameter's gradient is zero only because a
-// softmax cannot see it.
+// Concatenates all results. The logits are among them, so that no parameter's gradient is zero only because softmax
+// ignores it.
 Tensor everything(const BareAttention::Result& result) {
   std::vector<Tensor> parts;
   for (const Tensor* part : {&result.output, &result.logits, &result.embedded})
@@ -64,7 +64,7 @@ GradientFigures GradientChecks::figures() const {
 GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options) {
   GradientChecks checks{op.name, {}};
   if (options.twice && op.once) {
-    checks.note = "has no second derivative, and says so where one is asked for";
+    checks.note = "has no second derivative, and refuses one with an error";
     return checks;
   }
   for (CheckedSample& sample : op.samples()) {
@@ -80,8 +80,8 @@ GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& 
   return checks;
 }
 
-// Operands, cotangents and parameters are random: at a zero table most of CoPE's gradients would be zero too. Small
-// parameters are walked element by element, operands along a random direction.
+// Operands, cotangents and parameters are random, because with a zero table most of CoPE's gradients would be zero too.
+// Small parameters are checked element by element, operands along a random direction.
 GradientChecks check_gradients(const std::string& text, const GradientCheckOptions& options) {
   GradientChecks checks{canonical_text(parse_schemes(text)), {}};
   for (const index_t kv_heads : {heads, index_t(1)}) {
@@ -92,7 +92,7 @@ GradientChecks check_gradients(const std::string& text, const GradientCheckOptio
     for (const auto& [name, operand] : named_operands(inputs)) place(*operand, options.device);
     const Claims claims = scheme.claims();
     GradcheckOptions how = checker_options(options);
-    // Duals run through what a scheme declares in place of its derivative; differences look at the values, which jump.
+    // Duals follow the declared gradient, which replaces the derivative. Differences see the values, which jump.
     if (!claims.exact_gradient) {
       how.differences = false;
       checks.note =
@@ -132,7 +132,7 @@ Checkable find_checkable(const std::string& name) {
     known.push_back(info.name);
     known.insert(known.end(), info.aliases.begin(), info.aliases.end());
   }
-  // Of a text with options or a sum the grammar's own errors say more.
+  // For a text with options or a sum the grammar's errors are more precise.
   if (name.find_first_of("(+") == std::string::npos && !std::count(known.begin(), known.end(), name)) {
     const auto nearest = nearest_name(name, known);
     throw InputError("'", name, "' given; an op, a scheme or all required; ",

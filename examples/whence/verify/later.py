@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The worked examples of the schemes that came after the papers, by the formulas in PyTorch (formulas.py), causal: values, intermediates and all
-gradients in f64. tests/nn/positional/worked/later.cpp holds ours to the file that this writes.
+"""Worked examples of the schemes that came after the papers, by the formulas in PyTorch (formulas.py), causal: values, intermediates and all
+gradients in f64. tests/nn/positional/worked/later.cpp compares ours with the file that this script writes.
 
     python3 examples/whence/verify/later.py > tests/nn/positional/worked/later.json
-    python3 examples/whence/verify/later.py --check tests/nn/positional/worked/later.json     # computes it anew: equal but for rounding?
+    python3 examples/whence/verify/later.py --check tests/nn/positional/worked/later.json     # recomputes and compares it
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ BATCH, HEADS, LENGTH, HEAD_DIM = 1, 2, 5, 4
 DIM = HEADS * HEAD_DIM
 
 
-# Text, the shape of each parameter, and heads of keys and values where they are fewer.
+# Scheme text, the shape of each parameter, and the number of key heads if it is smaller.
 CASES = [
     ("forgetting", {"gate.weight": (HEADS, DIM), "gate.bias": (HEADS,)}),
     ("selective_rope", {"down.weight": (16, DIM), "up.weight": (DIM // 2, 16), "convolution": (HEADS, 2, 4)}),
@@ -61,13 +61,13 @@ CASES = [
     ("qk_norm", {"query_weight": (HEAD_DIM,), "key_weight": (HEAD_DIM,)}),
     ("qk_norm + rope", {"qk_norm.query_weight": (HEAD_DIM,), "qk_norm.key_weight": (HEAD_DIM,)}),
     ("rope + qk_norm(weight=none)", {}),
-    ("xpos(scale_base=4)", {}, 1),  # grouped queries: one head of keys and values for both
+    ("xpos(scale_base=4)", {}, 1),  # grouped queries: one key head for both
     ("forgetting", {"gate.weight": (HEADS, DIM), "gate.bias": (HEADS,)}, 1),
     ("window(cope(p_max=3), n=3)", {"base.table": (4, HEAD_DIM)}, 1),
 ]
 
 
-# Of heads and runs as models have them: text, dims of a head, tokens of the run.
+# Rotations at the sizes of real models: scheme text, head dim, tokens of the run.
 ROTATIONS = [
     ("rope(base=500000, scaling=llama3, factor=8, original=8192)", 128, 1),
     ("rope(base=500000, scaling=llama3, factor=32, original=8192, low_freq_factor=2, high_freq_factor=3)", 64, 1),
@@ -95,7 +95,7 @@ def entry(tensor):
 def example(text, parameters, key_heads=HEADS):
     generator = torch.Generator().manual_seed(sum(map(ord, text)))
 
-    def normal(shape):  # three digits: short in the file
+    def normal(shape):  # three digits keep the file short
         return (torch.randn(shape, generator=generator, dtype=torch.float64) * 1000).round() / 1000
 
     by_head = (BATCH, HEADS, LENGTH, HEAD_DIM)
@@ -120,7 +120,7 @@ def example(text, parameters, key_heads=HEADS):
 
 
 def numbers_of(found, path=""):
-    """Of a file's content: place -> number or text."""
+    """Returns path -> number or text for a file's content."""
     if isinstance(found, (dict, list)):
         return {key: value for name, each in (found.items() if isinstance(found, dict) else enumerate(found))
                 for key, value in numbers_of(each, f"{path}/{name}").items()}
@@ -128,7 +128,7 @@ def numbers_of(found, path=""):
 
 
 def checked(made, path):
-    """Raises where the file at `path` says something else than what was made, by more than rounding."""
+    """Exits with a message if the file at `path` differs from what was made by more than rounding."""
     ours, theirs = (numbers_of(json.loads(text)) for text in (made, open(path).read()))
     if ours.keys() != theirs.keys():
         sys.exit(f"{path}: {sorted(ours.keys() ^ theirs.keys())[0]} is in one of the two alone")
@@ -142,7 +142,7 @@ def checked(made, path):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--check", metavar="FILE", help="hold this file to the formulas")
+    arguments.add_argument("--check", metavar="FILE", help="compare this file with the formulas")
     options = arguments.parse_args()
     torch.set_default_dtype(torch.float64)
     rows = ",\n".join(json.dumps(example(*case)) for case in CASES)

@@ -1,4 +1,4 @@
-// check_op: the generic tests of an op, on each of its samples, in several layouts of its inputs.
+// check_op: generic tests of an op on each of its samples, in several memory layouts of its inputs.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -17,8 +17,8 @@
 namespace whence {
 namespace {
 
-// 16- and 32-bit results may differ from f64 by this many roundings of the largest
-// number, times the root of how many terms were summed.
+// 16- and 32-bit results may differ from f64 by this many roundings of the largest number, times the square root of the
+// number of summed terms.
 constexpr double roundings = 4;
 
 using Tensors = std::vector<Tensor>;
@@ -45,7 +45,7 @@ struct Case {
   }
 };
 
-// The largest difference, in units of the largest expected number, or of `size` where that is larger.
+// Returns the largest difference divided by the largest expected number, but at least by `size`.
 double relative(const Tensor& got, const Tensor& expected, double size = 1e-6) {
   return largest_difference(got, expected) / std::max({size, largest_size(expected), 1e-300});
 }
@@ -59,7 +59,7 @@ Tensor cotangent(const Tensor& y, DType dtype) {
   return raw::cast(Tensor::normal(y.shape(), 0, 1, Stream(3, "cotangent"), DType::f64), dtype);
 }
 
-// What f throws; "" when it throws nothing.
+// Returns the message that f throws, or "".
 std::string error_of(const std::function<void()>& f) {
   try {
     f();
@@ -224,7 +224,7 @@ Tensors floating_only(const Tensors& inputs) {
   return result;
 }
 
-// An upper estimate of how many terms make one number of the result, or of a gradient.
+// Returns an upper estimate of the number of terms in one number of the result or of a gradient.
 double terms(const Tensors& inputs, const Tensor& y) {
   index_t longest = 1, elements = 1;
   for (const Tensor& input : inputs) {
@@ -245,8 +245,8 @@ void check_precision(const Case& c) {
     const double tolerance = roundings * epsilon_of(dtype) * std::sqrt(terms(c.inputs, exact.y));
     const double off = relative(rounded.y, exact.y);
     c.expect(off <= tolerance, "value in low precision", to_text(dtype, ": ", off, " allowed ", tolerance));
-    // Gradients are what is left after terms of the size dy y / x have cancelled, and dy has a rounding of its own.
-    // Below the least normal number of f16 digits are lost; the other types have it where no sample goes.
+    // In a gradient, terms of the size dy y / x cancel, and dy itself is rounded. Below the smallest normal number of f16
+    // digits are lost. For the other types this number is below all samples.
     const double least_normal = dtype == DType::f16 ? 0x1p-14 : 0;
     const Tensors wanted = floating_only(high);
     for (std::size_t k = 0; k < rounded.gradients.size(); ++k) {
@@ -267,7 +267,7 @@ void check_reference(const Case& c, bool is_first) {
   c.expect(off < 1e-13, "reference by other means", to_text(off));
 }
 
-// The plain kernels, which alone compute with duals, against those of the CPU.
+// Compares the plain kernels with those of the CPU. The plain kernels alone compute with duals.
 void check_plain(const Case& c) {
   const NoGrad values_only;
   const double off = relative(c.run(c.inputs), c.run(in_dtype(c.inputs, DType::dual)));
@@ -280,7 +280,7 @@ void check_composed(const Case& c) {
     const Tensors inputs = in_dtype(c.inputs, dtype);
     const Derived joined = derive(c, inputs), apart = derive(c.sample.composed, inputs);
     c.expect(largest_difference(joined.y, apart.y) == 0, to_text("value of the parts in ", dtype));
-    for (std::size_t k = 0; k < joined.gradients.size(); ++k) {  // of the joined op 0 where the parts have none
+    for (std::size_t k = 0; k < joined.gradients.size(); ++k) {  // the fused op gives 0 where the parts give none
       const Tensor &got = joined.gradients[k], &expected = apart.gradients[k];
       c.expect((expected.defined() ? largest_difference(got, expected) : largest_size(got)) == 0,
           to_text("gradient of the parts in ", dtype));
@@ -293,7 +293,7 @@ void check_bad_inputs(const CheckedOp& op, CheckReport& report) {
   for (const BadInput& bad : op.bad_inputs()) {
     const std::string text = error_of(bad.call);
     ++report.checks;
-    if (text != bad.message && !text.ends_with(": " + bad.message))  // behind the place of the call
+    if (text != bad.message && !text.ends_with(": " + bad.message))  // after the place of the call
       report.problems.push_back(
           to_text("a call that must be refused: required: '", bad.message, "', got: '", text, "'"));
   }

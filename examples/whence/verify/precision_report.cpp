@@ -18,10 +18,10 @@ namespace {
 constexpr double not_found = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// What a dtype makes of positions n, n + 1, ..., given in f64: a tensor [n] or [n m].
+// Maps positions n, n + 1, ... in f64 to numbers of a dtype, [n] or [n m].
 using OfPositions = std::function<Tensor(const Tensor& positions, DType dtype)>;
 
-// The first n that looks like n + 1: all numbers of their rows are equal.
+// Returns the first n whose row equals that of n + 1.
 double first_equal_neighbours(const OfPositions& f, DType dtype, std::int64_t furthest) {
   constexpr index_t together = 1 << 16;
   for (index_t first = 0; first < furthest; first += together) {
@@ -38,7 +38,7 @@ double first_equal_neighbours(const OfPositions& f, DType dtype, std::int64_t fu
 
 double rounded(double x, DType dtype) { return Tensor::scalar(x, dtype).item(); }
 
-// The number nearest to 0, towards `far`, for which `holds`: bisection until no number of the dtype lies between.
+// Returns the number nearest to 0, towards `far`, for which `holds`, by bisection down to neighbours of the dtype.
 double border(double far, DType dtype, const std::function<bool(const Tensor&)>& holds) {
   double no = 0, yes = far;
   if (!holds(Tensor::scalar(yes, dtype))) return not_found;
@@ -50,14 +50,14 @@ double border(double far, DType dtype, const std::function<bool(const Tensor&)>&
   return rounded(yes, dtype);
 }
 
-// ---- What schemes make of positions
+// ---- Positions in schemes
 
 Tensor slowest_pair(const Tensor& positions, DType dtype) {
   const Tensor angle = reshape(positions * 1e-4, {-1, 1});
   return cast(concat_along(1, {sin(angle), cos(angle)}), dtype);
 }
 
-// t theta with both in the dtype, as code that keeps its angle table in 16 bits has it.
+// Returns t theta with both in the dtype, as in code that keeps its angle table in 16 bits.
 Tensor angle_in_dtype(const Tensor& positions, DType dtype) {
   return cast(positions, dtype) * Tensor::scalar(1, dtype);
 }
@@ -66,7 +66,7 @@ Tensor angle_in_dtype(const Tensor& positions, DType dtype) {
 
 enum class Sum : unsigned char { stepwise, stored, wide };
 
-// The largest error among T positions p_j = sum_{l>=j} g_l of unit-normal logits, against gates and sums in f64.
+// Returns the largest error of T positions p_j = sum_{l>=j} g_l for unit-normal logits, against gates and sums in f64.
 double position_error(int length, Sum how, DType dtype) {
   constexpr index_t rows = 16;
   const Tensor logits = raw::cast(Tensor::normal({rows, length}, 0, 1, Stream(1, "gate logits"), DType::f64), dtype);
@@ -145,10 +145,10 @@ class Report {
   void neighbours(const std::string& key, const std::string& question, const OfPositions& f) {
     ask(key, question, [&](DType dtype) { return first_equal_neighbours(f, dtype, options_.furthest); });
   }
-  // Alone, and beside a logit, where attention adds them.
+  // The bias alone, and added to a logit as in attention.
   void bias(const std::string& key, int head, const std::string& name, const OfPositions& f) {
     neighbours(to_text(key, head + 1), name + ": the bias of n equals that of n + 1 from n =", f);
-    neighbours(to_text(key, "beside_logit_", head + 1), to_text("  the same beside a logit of ", options_.logit),
+    neighbours(to_text(key, "beside_logit_", head + 1), to_text("  the same added to a logit of ", options_.logit),
         [&](const Tensor& n, DType dtype) { return f(n, dtype) + Tensor::scalar(options_.logit, dtype); });
   }
 

@@ -19,13 +19,13 @@ bool is_one_of(const std::vector<Shape>& shapes, const Shape& shape) {
   return std::any_of(shapes.begin(), shapes.end(), [&](const Shape& each) { return each == shape; });
 }
 
-// The tensors of one file, and the errors that name it; or tensors at hand, where `path` is empty.
+// The tensors of one file, and errors that name the file; tensors in memory if `path` is empty.
 class Reader {
  public:
   Reader(const std::string& path, const NamedTensors& tensors)
       : path_(path), tensors_(tensors.begin(), tensors.end()) {}
 
-  // How whoever gave the tensors asks for draws.
+  // Returns the name of the caller's option for drawing parameters.
   const char* init() const { return path_.empty() ? "init" : "--init"; }
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
@@ -53,15 +53,15 @@ class Reader {
     }
     const DType dtype = get(name).dtype();
     if (!is_floating(dtype)) refuse("tensor ", name, ": ", dtype, " given; f16, bf16, f32 or f64 required");
-    // Without queries there is one way to cut x into heads that is never wrong: not at all.
+    // Without queries the number of heads is unknown, so x is not split into heads.
     if (!has("q")) return {shape[0], shape[1], {.dim = shape[2], .heads = 1, .length = shape[1]}};
     const index_t keys = has("k") && get("k").rank() == 4 ? get("k").size(1) : 0;
-    const index_t kv_heads = keys > 0 && shape[1] % keys == 0 ? keys : 0;  // what does not fit is refused by its shape
+    const index_t kv_heads = keys > 0 && shape[1] % keys == 0 ? keys : 0;  // 0: refused later by its shape
     return {
         shape[0], shape[2], {.dim = shape[1] * shape[3], .heads = shape[1], .length = shape[2], .kv_heads = kv_heads}};
   }
 
-  // No tensor that nobody reads.
+  // Refuses a tensor that nothing reads.
   void refuse_unknown(const std::vector<ExpectedTensor>& expected, const std::string& scheme) const {
     std::vector<std::string> known;
     for (const ExpectedTensor& each : expected) known.push_back(each.name);
@@ -73,7 +73,7 @@ class Reader {
     }
   }
 
-  // All that is missing in one message: nobody likes to be told one name per run.
+  // Names all missing tensors in one message, so that a user need not run once per name.
   void refuse_missing(const std::vector<ExpectedTensor>& expected, const std::string& scheme) const {
     std::vector<std::string> missing;
     bool parameters = false;
@@ -87,8 +87,8 @@ class Reader {
           parameters ? to_text(", or draw parameters with ", init(), " SEED") : "");
   }
 
-  // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently:
-  // a table of another shape is another scheme.
+  // Checks shape and dtype of a tensor, if given. Nothing is broadcast or converted silently: a table of another shape is
+  // another scheme.
   void check(const ExpectedTensor& expected, DType numbers) const {
     const auto& [name, axes, shapes, kind, required, meaning] = expected;
     const Tensor tensor = get(name);
@@ -176,7 +176,7 @@ std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_
   }
   for (const std::string& name : scheme.draw_names()) {
     all.push_back({name, "t", {{length}}, Kind::positions, false,
-        "what randomised draws, positions or distances: whole numbers, ascending; left out: drawn"});
+        "positions or distances in place of randomised's draws: whole numbers, ascending; drawn if left out"});
   }
   if (!attends) return all;
   const Shape pairs{batch, heads, length, length};
@@ -191,14 +191,14 @@ std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_
     }
   }
   all.push_back({"mask", per_head ? "1|b 1|h t t" : "1|b 1 t t", masks, Kind::truth, false,
-      to_text("true where a query may see a key, besides the causal mask",
+      to_text("true where a query may see a key, in addition to the causal mask",
           per_head ? "" : "; one for all heads, as a convolution mixes them")});
   return all;
 }
 
 ProbeInput read_probe_input(
     const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
-  (void)parse_schemes(scheme);  // the shorter error first
+  (void)parse_schemes(scheme);  // refuses a wrong text first, with the shorter error
   return probe_input_of(path, read_safetensors(path).tensors, scheme, dtype, init);
 }
 
@@ -214,7 +214,7 @@ ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, 
     expected = expected_tensors(sketch, sizes.batch, sizes.length);
     for (const Module::Parameter& parameter : sketch.root().parameters())
       expected.push_back({parameter.path, "", {parameter.tensor.shape()}, Kind::parameter, !init, ""});
-    file.refuse_unknown(expected, sketch.text());  // a misspelt name says more than a missing one
+    file.refuse_unknown(expected, sketch.text());  // first, as a misspelt name explains a missing one
     file.refuse_missing(expected, sketch.text());
   }
   const DType numbers = file.get(file.has("q") ? "q" : "x").dtype(), wanted = dtype.value_or(numbers);

@@ -12,7 +12,7 @@ const ProbeInfo* probe_named(const std::vector<ProbeInfo>& probes, const std::st
   return found == probes.end() ? nullptr : &*found;
 }
 
-// What a scheme, or its base, registers for `path` within "position.": "cope.gates", "base.bias".
+// Finds the probe that a scheme, or its base, registers for `path` within "position.": "cope.gates", "base.bias".
 FoundProbe probe_in(const SchemeSpec& spec, std::string path) {
   const SchemeSpec* inner = &spec.part();
   if (const std::string name = inner->info().name + "."; path.starts_with(name)) path = path.substr(name.size());

@@ -1,4 +1,4 @@
-// The paths of probes: what a scheme, or attention itself, registered under them.
+// Paths of probes, and the probes that a scheme or attention itself registered under them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace whence {
 
-// "position.gates" of "blocks.3.attention.position.gates"; elsewhere the whole path.
+// Returns "position.gates" of "blocks.3.attention.position.gates"; the whole path outside attention.
 [[nodiscard]] std::string name_in_attention(const std::string& path);
 
-// What attention, or a scheme in it (null: attention itself), registers for the path of a probe within attention:
-// "scores", "position.cope.gates", "shared.position.bias". Nothing where none names it.
+// A registered probe, by its path within attention: "scores", "position.cope.gates", "shared.position.bias". scheme is
+// null if it is attention's own; probe is null if none has this path.
 struct FoundProbe {
   const SchemeSpec* scheme = nullptr;
   const ProbeInfo* probe = nullptr;

@@ -1,4 +1,4 @@
-// The probe program's pass: forward under a capture of everything, then one backward from all cotangents.
+// The pass of `whence probe`: forward under a capture of everything, then one backward from all cotangents.
 #include "examples/whence/verify/probe_run.h"
 
 #include <set>
@@ -12,7 +12,7 @@
 namespace whence {
 namespace {
 
-// v'y for all cotangents given; undefined when there are none.
+// Returns the sum of v'y over all given cotangents v; undefined if there are none.
 Tensor contracted(const BareAttention::Result& result, const ProbeInput& input) {
   Tensor total;
   for (const auto& [value, cotangent] :
@@ -24,7 +24,7 @@ Tensor contracted(const BareAttention::Result& result, const ProbeInput& input) 
   return total;
 }
 
-// What backward left at the probe of an intermediate. The logits' own cotangent joins behind their probe.
+// Returns an intermediate's gradient. The given cotangent of the logits enters after their probe, so it is added here.
 Tensor gradient_at(
     const Capture& capture, const std::string& name, const BareAttention::Result& result, const ProbeInput& input) {
   const Tensor gradient = capture[name].gradient();
@@ -44,7 +44,8 @@ SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
   for (const auto& [name, given] : input.draws)
     if (given.defined()) capture.edit(name, [put = given](const Tensor&) { return put; });
   const BareAttention::Result result = input.scheme->run(input.given, executor);
-  std::set<std::string> apart{"output", "embedded"};  // from the probes: what the file gives or gets by itself
+  std::set<std::string> apart{
+      "output", "embedded"};  // not taken from probes: read from the file, or written separately
   for (const Named& leaf : leaves) apart.insert(leaf.name);
   std::vector<Named> gradients;
   if (const Tensor total = contracted(result, input); total.defined()) gradients = gradients_of(total, {}, leaves);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the papers' formulas in PyTorch (formulas.py) against `whence probe`: values, intermediates and all gradients in f64.
+"""Compares `whence probe` with the papers' formulas in PyTorch (formulas.py): values, intermediates and all gradients in f64.
 
 Needs torch and safetensors. Run from the repository's root after building:
     python3 examples/whence/verify/pytorch_check.py --whence build/release/whence
     python3 examples/whence/verify/pytorch_check.py "cope(p_max=3)" "dape(fire)"
-Prints the largest difference per scheme; exit code 1 when one is above the tolerance, or when the probe refuses its input. Without schemes
-the program that README.md prints runs, too.
+Prints the largest difference per scheme. Ends with 1 if a difference is above the tolerance, or if the probe refuses its input. Without
+schemes it also runs the program in README.md.
 """
 import argparse
 import itertools
@@ -36,7 +36,7 @@ def describe(whence, text):
 
 
 def draw(description, key_heads, generator):
-    """Operands, parameters around the middle of where training starts, and both cotangents."""
+    """Draws operands, parameters near their initial values, and both cotangents."""
     def normal(shape):
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
@@ -56,7 +56,7 @@ def draw(description, key_heads, generator):
 
 
 def by_pytorch(text, tensors, causal):
-    """Values by name, zero for pairs that are not seen; gradients of what was given; and which pairs are seen."""
+    """Returns values by name (zero for masked pairs), gradients of the inputs, and the mask of allowed pairs."""
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in tensors.items() if not name.startswith("cotangent")}
     values = attend(text, leaves, causal)
     allowed = values.pop("allowed")
@@ -89,7 +89,7 @@ def largest_difference(expected, found, prefix=""):
 
 
 def printed_program(whence):
-    """README's, as it stands there, and with the fault that it plants: how many tensors it compares, and whether both end as they should."""
+    """Runs README.md's program as printed and with its planted fault. Returns the number of compared tensors, or 0 if either ends wrongly."""
     readme = pathlib.Path(__file__).with_name("README.md").read_text()
     code = re.search(r"```python\n(.*?)```", readme, re.S)[1]
     good_line, fault = "gates = torch.sigmoid(scores + mask)\n", "gates = torch.sigmoid(scores)\n"
@@ -109,7 +109,7 @@ def printed_program(whence):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("schemes", nargs="*", help="those of the list in this file, where there are none")
+    arguments.add_argument("schemes", nargs="*", help="schemes to check (default: the list in this file)")
     arguments.add_argument("--whence", default="build/release/whence", help="the program")
     arguments.add_argument("--tolerance", type=float, default=1e-10, help="largest difference allowed")
     arguments.add_argument("--seed", type=int, default=0)
@@ -120,7 +120,7 @@ def main():
     for text in options.schemes or CASES:
         description, worst, count = describe(options.whence, text), [(0.0, "")] * 2, 0
         masks = [True] if description["claims"]["causal_only"] else [True, False]
-        shared = [] if description["claims"]["by_key_head"] else [2, 1]  # the papers have those with a head of keys for each of queries
+        shared = [] if description["claims"]["by_key_head"] else [2, 1]  # the papers have these schemes with a key head per query head
         for causal, key_heads in itertools.product(masks, [HEADS, *shared]):
             tensors = draw(description, key_heads, generator)
             values, gradients, allowed = by_pytorch(text, tensors, causal)

@@ -8,7 +8,7 @@
 namespace whence {
 namespace {
 
-// Adds the canonical form of a text once. What the grammar itself refuses stays as it is: whoever makes it finds out.
+// Adds the canonical form of a text once. A text that the grammar refuses is added unchanged, and fails when it is used.
 void add(std::vector<std::string>& texts, const std::string& text) {
   std::string canonical = text;
   try {
@@ -17,7 +17,7 @@ void add(std::vector<std::string>& texts, const std::string& text) {
   if (std::find(texts.begin(), texts.end(), canonical) == texts.end()) texts.push_back(canonical);
 }
 
-// Values of an option other than its default.
+// Returns values of an option other than its default.
 std::vector<std::string> other_values(const SchemeOption& option, index_t length) {
   std::vector<std::string> values;
   for (const std::string& choice : option.choices)
@@ -31,7 +31,7 @@ std::vector<std::string> other_values(const SchemeOption& option, index_t length
   return values;
 }
 
-// What stands first in the parentheses: nothing, or each scheme that needs none itself.
+// Returns the possible bases inside the parentheses: "" alone, or each scheme that takes no base.
 std::vector<std::string> insides(const SchemeInfo& info) {
   if (!info.takes_base) return {""};
   std::vector<std::string> bases;

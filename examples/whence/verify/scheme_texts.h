@@ -1,4 +1,4 @@
-// Every scheme text worth checking, made from the registry: registering a scheme adds it.
+// All scheme texts to check, made from the registry, so that registering a scheme adds its texts.
 #pragma once
 
 #include <string>
@@ -8,15 +8,14 @@
 
 namespace whence {
 
-// Canonical, each once: every scheme bare (over every scheme, where it takes one inside), with each
-// single option away from its default, and its registered variants. Whole numbers become at least
-// `length`. The schemes refuse some of these.
+// Returns canonical texts, each once: every scheme bare (over every base, if it takes one), with each single option away
+// from its default, and its registered variants. Integer options become at least `length`. The schemes refuse some.
 [[nodiscard]] std::vector<std::string> scheme_texts(index_t length);
 
-// Sums of two bare schemes, each pair once. Refusals as above.
+// Returns sums of two bare schemes, each pair once. The schemes refuse some.
 [[nodiscard]] std::vector<std::string> scheme_sums();
 
-// What a registration promises to run: bare names and variants.
+// Returns the texts that a registration promises to run: bare names and variants.
 [[nodiscard]] std::vector<std::string> promised_texts();
 
 }  // namespace whence

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A PyTorch transformer trained twice in f64: with whence's attention, and with attention by the papers' formulas (formulas.py).
+"""Trains a PyTorch transformer twice in f64: with whence's attention, and with attention by the papers' formulas (formulas.py).
 
 Needs torch and the wheel (pip install .packaging). From the repository's root:
     python3 examples/whence/verify/torch_function.py                    # cdape(kerple): both loss curves
     python3 examples/whence/verify/torch_function.py alibi cope fire    # other schemes
     python3 examples/whence/verify/torch_function.py all
-Exit code 1 when two losses differ by more than the tolerance.
+Ends with 1 if two losses differ by more than the tolerance.
 """
 import argparse
 import copy
@@ -23,7 +23,7 @@ BY_PAPER = ["cdape(kerple)", "dape(kerple)", "dape(alibi)", "cope", "kerple", "a
 
 
 class ByPaper(torch.nn.Module):
-    """The same parameters, from the same numbers; PyTorch's own autograd."""
+    """Attention by the formula with the same initial parameters, and PyTorch's own autograd."""
 
     def __init__(self, scheme, ours):
         super().__init__()
@@ -73,7 +73,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("schemes", nargs="*", help=f"of {', '.join(BY_PAPER)}; or all")
     arguments.add_argument("--steps", type=int, default=20)
-    arguments.add_argument("--rate", type=float, default=1e-3, help="of Adam")
+    arguments.add_argument("--rate", type=float, default=1e-3, help="learning rate of Adam")
     arguments.add_argument("--executor", default="auto", help="whence's: auto, reference, tiled, strips")
     arguments.add_argument("--tolerance", type=float, default=1e-9)
     options = arguments.parse_args()

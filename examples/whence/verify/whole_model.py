@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A transformer in PyTorch on the weights and tokens of a run of `whence train`, held against `whence compare RUN` in f64: every layer's
-quantities by the formulas' names, logits, loss and all gradients. For models as `train` makes them unless other layers are asked for.
+"""Runs a transformer in PyTorch on the weights and tokens of a run of `whence train`, and compares it by `whence compare RUN` in f64: every layer's
+quantities by the formulas' names, logits, loss and all gradients. For models with the default layers of `train`.
 
 Needs torch and safetensors. From the repository's root:
     build/release/whence train flip_flop --scheme cope --steps 100 --out runs/a
     python3 examples/whence/verify/whole_model.py runs/a
-Ends with the exit code of `whence compare`: 1 where something differs."""
+Ends with the exit code of `whence compare`: 1 if something differs."""
 import argparse
 import json
 import pathlib
@@ -23,7 +23,7 @@ SCHEMES = ["none", "alibi", "rope", "cope", "dape(kerple)", "cdape(kerple)", "fo
 
 
 def forward(weights, tokens, scheme, layers, heads):
-    """Values by the paths of whence's probes; the last is answer.logits."""
+    """Returns values by the paths of whence's probes; the last is answer.logits."""
     made = {}
 
     def norm(x, name):
@@ -53,7 +53,7 @@ def forward(weights, tokens, scheme, layers, heads):
 
 
 def compare(run, whence, *more):
-    """`whence compare` of the run and of the same pass here."""
+    """Runs `whence compare` on the run and on the same pass in PyTorch."""
     record = json.loads((run / "run.json").read_text())["options"]
     weights = {name: each.double().requires_grad_() for name, each in load_file(run / "weights.safetensors").items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ def compare(run, whence, *more):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("run", type=pathlib.Path, nargs="?", help="left out: small ones of several schemes are trained")
+    arguments.add_argument("run", type=pathlib.Path, nargs="?", help="a run (default: trains small ones of several schemes)")
     arguments.add_argument("--whence", default="build/release/whence", help="the program")
     options = arguments.parse_args()
     if options.run:

@@ -1,4 +1,4 @@
-// Every generic test of every op in the registry that Checked<Op> fills. An op's author only writes samples.
+// Runs every generic test on every op that Checked<Op> registers. An op's author only writes samples.
 #include <cctype>
 #include <cmath>
 #include <cstdio>
@@ -22,8 +22,8 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// Whether each number of y is made of one of each input, that at its place, stretched as numpy does: found by moving one
-// number at a time. Nothing: the sample cannot tell.
+// True if each number of y depends on the number at its place in each input, broadcast as in numpy. Tested by changing one
+// number at a time. Nothing if the sample cannot show it.
 std::optional<bool> goes_by_place(const CheckedSample& sample) {
   if (sample.inputs.size() < 2) return false;
   Tensors duals;
@@ -52,7 +52,7 @@ std::optional<bool> goes_by_place(const CheckedSample& sample) {
   return sample.inputs[0].numel() > 1 || sample.inputs[1].numel() > 1 ? std::optional(true) : std::nullopt;
 }
 
-// The sum of a's numbers times b's; the sum of their sizes goes into `size`.
+// Returns the sum of a's numbers times b's, and adds the sum of their sizes to `size`.
 double dot(const Tensor& a, const Tensor& b, double& size) {
   const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double sum = 0;
@@ -62,7 +62,7 @@ double dot(const Tensor& a, const Tensor& b, double& size) {
 
 }  // namespace
 
-// Else constants beside its numbers would be left out where one is explained (autograd/inspect/explain.h).
+// Without that an explanation would leave constants out (autograd/inspect/explain.h).
 TEST_CASE("an op says that it broadcasts, if it does") {
   int broadcasting = 0;
   for (const CheckedOp& op : checked_ops()) {
@@ -120,8 +120,8 @@ TEST_CASE("every op passes every generic test") {
   std::printf("battery: %zu ops, %d checks\n", checked_ops().size(), checks);
 }
 
-// The functions that ops.h and joined_ops.h declare, read from the files themselves: a new one without samples must not pass unseen. One of
-// the list in tensor/pointwise.h must be declared there, and each must be the one that its name says.
+// Reads the functions that ops.h and joined_ops.h declare from the files, so that a new one without samples fails. Each function in
+// the list of tensor/pointwise.h must be declared there under its own name.
 TEST_CASE("every function of ops.h is checked") {
   std::string text;
   for (const char* name : {"/autograd/ops.h", "/autograd/joined/joined_ops.h", "/autograd/ops/unary.cpp"})

@@ -1,4 +1,4 @@
-// The public gradient checker: whole models, kinks, refusals, and that it leaves everything as it was.
+// The public gradient checker: whole models, kinks, refusals, and no side effects.
 #include "autograd/check/gradcheck.h"
 
 #include "autograd/op.h"
@@ -9,7 +9,7 @@ using namespace whence::test;
 
 namespace {
 
-// y = 3 x with a backward that is right but for one element.
+// y = 3 x with a backward that is wrong in one element.
 struct OneElementWrong {
   static constexpr const char* name = "one_element_wrong";
   index_t element;
@@ -71,7 +71,7 @@ TEST_CASE("gradcheck passes a model by its parameters and leaves it untouched") 
   CHECK_FALSE(gradient(model.w1).defined());
 }
 
-TEST_CASE("a constant in f64 beside a checked input is a constant") {
+TEST_CASE("a constant in f64 next to a checked input stays a constant") {
   const Tensor x = normal({3, 4}, 6), offset = normal({4}, 7);
   CHECK(gradcheck(
       [&] {
@@ -102,7 +102,7 @@ TEST_CASE("the wrong element of a large input is found") {
   CHECK(report.text().find("x: duals at [14,17]: expected ") != std::string::npos);
 }
 
-TEST_CASE("kinks are told, not failed") {
+TEST_CASE("kinks are reported, and are no failures") {
   const Tensor x = Tensor::of({-1, 0, 2}, {3}, DType::f64);
   const GradcheckReport report = gradcheck([&] { return sum(relu(x)); }, {{"x", x}}, {.seed = 2});
   CHECK_MESSAGE(report.ok(), report.text());

@@ -1,5 +1,5 @@
-// Can the checks fail? Every registered op in turn, and so every function of one number, is given faults in its
-// backward; gradcheck as the battery runs it must see each of them.
+// Can the checks fail? Every registered op in turn, and so every function of one number, gets faults in its backward.
+// gradcheck, as in the battery, must find each of them.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -15,10 +15,9 @@ using namespace whence::test;
 
 namespace {
 
-// What becomes of the gradient dx of input k.
+// Returns the faulty gradient for the gradient dx of input k.
 using Fault = std::function<Tensor(std::size_t k, const Tensor& dx)>;
 
-// A recorded op with a fault in its backward.
 class FaultyNode final : public Node {
  public:
   FaultyNode(Edge op, Fault fault) : Node(op.node->site), op_(std::move(op)), fault_(std::move(fault)) {}
@@ -34,7 +33,7 @@ class FaultyNode final : public Node {
   void release_saved() override { op_.node->release_saved(); }
 
  private:
-  Edge op_;  // and which of its results has a fault
+  Edge op_;  // and the result that has a fault
   Fault fault_;
 };
 
@@ -49,7 +48,7 @@ Fault scaled(double factor) {
 Fault dropped(std::size_t input) {
   return [=](std::size_t k, const Tensor& dx) { return k == input ? Tensor::zeros(dx.shape(), dx.dtype()) : dx; };
 }
-// Every number one place too far, the last one first: a wrong index, a wrong direction, an axis mistaken for another.
+// Moves every number by one place, the last one to the front: a wrong index, direction or axis.
 Tensor shifted(const Tensor& dx) {
   std::vector<double> values = dx.to_vector();
   if (!values.empty()) std::rotate(values.begin(), values.end() - 1, values.end());
@@ -60,7 +59,7 @@ Fault moved(std::size_t input) {
 }
 Tensor right(std::size_t, const Tensor& dx) { return dx; }
 
-// The gradient is right, and what it says of its own derivative is not.
+// The gradient is right, and its own derivative is wrong.
 Fault wrong_as_a_function(const Fault& fault) {
   return [=](std::size_t, const Tensor& dx) { return recording() ? with_fault(dx * 1.0, fault) : dx; };
 }
@@ -78,9 +77,8 @@ bool passes(const CheckedSample& sample, const Fault& fault, bool twice = false)
   return check([&] { return sample.run(sample.inputs); }, sample.inputs, fault, twice).ok();
 }
 
-// What an op's gradients are like over all of its samples.
 struct Gradients {
-  std::set<std::size_t> inputs, uneven;  // where one is not 0; those of which `moved` makes another one
+  std::set<std::size_t> inputs, uneven;  // inputs with nonzero gradients; inputs whose gradient `moved` changes
 };
 Gradients gradients_of(const std::vector<CheckedSample>& samples) {
   Gradients found;
@@ -144,8 +142,8 @@ TEST_CASE("differences alone do not see a relative error of 1e-7, duals do") {
   CHECK(report.inputs[0].differences.relative < 1e-6);
 }
 
-// Why a loss of .sum() is no test: with a cotangent of ones every softmax gradient is 0, whatever its factor or sign,
-// and a permutation's is 1 everywhere, inverted or not.
+// A loss of .sum() is no test: with a cotangent of ones every softmax gradient is 0, whatever its factor or sign, and a
+// permutation's is 1 everywhere, inverted or not.
 TEST_CASE("a cotangent of ones would let faults of softmax and permute pass") {
   const Tensor x = normal_leaf({3, 3, 3}, 1);
   const auto gradient_of_sum = [&](const Tensor& y, const Fault& fault) {

@@ -1,4 +1,4 @@
-// Probes: names, values, gradients, edits, and that they cost nothing when nobody looks.
+// Probes: names, values, gradients, edits, and no cost without a capture.
 #include "autograd/inspect/capture.h"
 #include "tensor/suggest.h"
 
@@ -171,7 +171,7 @@ TEST_CASE("an edited gradient goes on as f(gradient); the value stays, and the c
   CHECK(slope([](const Tensor& dy) { return dy * 0.5; }) == std::pair{8.0 + 4, 4 * 12.0 + 4 * 2});
   CHECK(slope([](const Tensor& dy) { return clamp(dy, -1, 1); }) == std::pair{8.0 + 2, 4 * 10.0 + 4 * 1});
   CHECK(slope([](const Tensor& dy) { return Tensor::zeros(dy.shape(), dy.dtype()); }) == std::pair{8.0, 32.0});
-  // grad() by what the probe gave back is what arrived there, too.
+  // grad() with respect to the probe's result is also the gradient that arrived there.
   Capture capture;  // needs no pattern to capture
   capture.edit_gradient("p", [](const Tensor& dy) { return dy * 0.0; });
   const Tensor x = leaf({3}, {}), p = probe("p", x * 1.0), y = p * p;
@@ -199,8 +199,8 @@ TEST_CASE("an edit of a gradient is differentiated with create_graph") {
   Capture squaring;
   squaring.edit_gradient("q", [](const Tensor& dy) { return square(dy); });
   const Tensor z = leaf({3}, {}), q = probe("q", z * 2.0);
-  // y = q^3 has dy/dq = 3 q^2, squared 9 q^4, so "dy/dz" = 18 q^4, 23328 at z = 3. Its derivative by q, 72 q^3, comes by
-  // the probe on its way to z, too.
+  // y = q^3 has dy/dq = 3 q^2, squared 9 q^4, so "dy/dz" = 18 q^4, 23328 at z = 3. Its derivative with respect to q,
+  // 72 q^3, also passes the probe on its way to z.
   const Tensor first = grad(q * q * q, {}, {z}, {.create_graph = true})[0];
   CHECK(first.item() == 18.0 * 6 * 6 * 6 * 6);
   CHECK(grad(first, {}, {z})[0].item() == 2 * (72.0 * 6 * 6 * 6) * (72.0 * 6 * 6 * 6));
@@ -218,13 +218,13 @@ TEST_CASE("edits of gradients: another shape, and whoever would take such a grad
            std::function<void()>([&] { (void)gradient_paths(y, {}, place_of("x", x), {}); }),
            std::function<void()>([&] { (void)passages(y, {}, {place_of("x", x)}); })})
     CHECK(message(apart).starts_with("edit_gradient: the gradient at layer.squares is changed on its way"));
-  CHECK(gradient_paths(y, {}, capture.place("layer.product"), {}).size() == 1);  // it does not come by there
+  CHECK(gradient_paths(y, {}, capture.place("layer.product"), {}).size() == 1);  // no path passes there
   const Tape tape;
   const Tensor again = function(x);
   CHECK(message([&] {
     (void)explain_value(tape, capture.place("layer.inner.cubes"), {0}, {});
   }).starts_with("edit_gradient: the gradient at layer.squares is changed"));
-  // What had not come by the edit is right: at x = 1, dy/ds = c + x s = 2
+  // A gradient that has not passed the edit is right: at x = 1, dy/ds = c + x s = 2
   const std::vector<Place> next{capture.place("layer.inner.cubes"), capture.place("layer.product")};
   const ExplainedGradient explained = explain_gradient(tape, sum(again), capture.place("layer.squares"), {0}, next);
   CHECK(explained.gradient == 2);
@@ -234,7 +234,7 @@ TEST_CASE("edits of gradients: another shape, and whoever would take such a grad
 TEST_CASE("wants_under: whether some active capture could match a name under a path") {
   CHECK_FALSE(is_watched_under("blocks.0"));
   {
-    const Capture capture("*.gates");  // a star may stand for any path
+    const Capture capture("*.gates");  // a star matches any path
     CHECK(is_watched_under("blocks.0"));
     CHECK(is_watched_under(""));
   }

@@ -1,4 +1,4 @@
-// Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
+// Graphs as text, as Graphviz, by memory; and the search for the first number that is not finite.
 #include "autograd/inspect/graph_text.h"
 #include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/op_clock.h"
@@ -59,7 +59,7 @@ TEST_CASE("operators record the line where they are written") {
   CHECK(text.starts_with(above() + ": add: "));
 }
 
-// The loss of a task's training step, with every scheme in its model.
+// Uses the loss of a task's training step, with every scheme in its model.
 TEST_CASE("graphs name the files of schemes, modules and callers, and no header") {
   const auto task = tasks::make_task("flip_flop", {"--length", "8"});
   const tasks::Batch batch = task->training_batch(0, 1, 2);
@@ -150,7 +150,7 @@ TEST_CASE("after backward nothing is kept") {
 
 TEST_CASE("CheckFinite names the op, its line, the number and the ranges of the inputs") {
   const Tensor x = leaf({0.5, -2, 3}, {3}), zeros = Tensor::zeros({3}, DType::f64);
-  CHECK(std::isinf(divide(x, zeros).at({0})));  // nobody looks
+  CHECK(std::isinf(divide(x, zeros).at({0})));  // nothing checks it
   const CheckFinite check;
   std::string text;
   text = error_text([&] { (void)divide(x, zeros); });

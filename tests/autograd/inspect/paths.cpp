@@ -1,4 +1,4 @@
-// Where a gradient came from: its paths, its zeros, and single numbers worked out.
+// Origins of a gradient: its paths, its zeros, and explained single numbers.
 #include "autograd/inspect/paths.h"
 
 #include "autograd/inspect/explain.h"
@@ -24,7 +24,7 @@ Tensor sum_of(const std::vector<GradientPath>& paths) {
   return total;
 }
 
-// The causes of the gradient of y by x, by their names; x and y are probed here.
+// Returns the causes of the gradient of y with respect to x, by name; x and y are probed here.
 std::vector<std::string> causes(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   const Capture capture("*");
   const Tensor y = f(probe("x", requires_grad(raw::copy(x))));
@@ -44,7 +44,7 @@ TEST_CASE("paths: a gradient splits into the paths by which it came, and they ad
   const Tensor y = sum(cubes + squares * 10.0);
   const std::vector<GradientPath> found = gradient_paths(y, {}, capture.place("x"), places_of(capture));
   REQUIRE(found.size() == 3);
-  // y = x^3 + 10 x^2: 10 x^2 gives 20 x; x^3 = s x gives s = x^2 by its own x, and 2 x x by its square
+  // y = x^3 + 10 x^2: 10 x^2 gives 20 x; x^3 = s x gives s = x^2 by its factor x, and 2 x x by its factor s
   CHECK(found[0].steps == Names{"cubes"});
   CHECK(found[0].gradient.to_vector() == std::vector<double>{4, 9});
   CHECK(found[1].steps == Names{"squares"});
@@ -66,7 +66,7 @@ TEST_CASE("zeros: each cause, where it is known by hand") {
         Names{"lives", "saturated", "saturated"});
   const Tensor mask = Tensor::of({1, 0}, {2}, DType::boolean);
   CHECK(causes([&](const Tensor& x) { return sum(masked(x, mask)); }, of({1, 1})) == Names{"lives", "masked"});
-  // What a whole row shares, softmax ignores; a cause passes on through what depends on such entries alone.
+  // Softmax ignores a shift of a whole row. The cause continues through tensors that depend on such entries alone.
   const Tensor weights = of({1, -2, 0.5});
   CHECK(causes([&](const Tensor& x) { return sum(softmax(expand(x, {3})) * weights); }, of({0.7})) == Names{"cancels"});
   CHECK(causes([&](const Tensor& x) { return sum(softmax(x) * weights); }, of({0, 900, 0})) ==
@@ -119,7 +119,7 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
 
   const Contribution score = explain_value(tape, capture.place("scores"), {1, 2}, places);
   CHECK(score.op == "matmul");
-  REQUIRE(score.from.size() == 3);  // of a product one factor, times the other
+  REQUIRE(score.from.size() == 3);  // each factor of a product, times the other
   double total = 0;
   for (const Contribution& operand : score.from) {
     CHECK(operand.name == "q");
@@ -156,7 +156,7 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
 }
 
 TEST_CASE("explained: what adds up to a number by accident leaves no operand out") {
-  // Of x / sqrt(mean x^2) times a weight, the terms of the weight alone add up to the result; it is no sum.
+  // For x / sqrt(mean x^2) times a weight, the terms of the weight alone add up to the result.
   const Tensor x = normal_leaf({1, 3}, 1), weight = normal_leaf({3}, 2);
   const Tape tape;
   const Capture capture("*");
@@ -190,7 +190,7 @@ TEST_CASE("zeros: a table as long as the row is no row by itself") {
             Tensor::of({1, 2, 3, 4}, {1, 4}, DType::f64)) == Names{"lives", "lives", "lives", "row not read"});
 }
 
-TEST_CASE("zeros: 255 causes are told apart, and no more") {
+TEST_CASE("zeros: at most 255 causes are distinguished") {
   std::vector<Cause> causes(1);
   for (int line = 0; line < 300; ++line)
     CHECK(number_of({line % 2 ? Stop::dead : Stop::clamped, "op", std::to_string(line)}, causes) > 0);
@@ -199,7 +199,7 @@ TEST_CASE("zeros: 255 causes are told apart, and no more") {
   CHECK(number_of({Stop::whole}, causes) == 255);
 }
 
-TEST_CASE("what is found out about a graph changes nothing of what a capture saw") {
+TEST_CASE("inspection of a graph does not change a capture") {
   const Tensor x = normal_leaf({2, 3}, 1);
   const Tape tape;
   Capture capture("*");

@@ -98,7 +98,6 @@ std::map<std::string, Budget> budgets() {
   return all;
 }
 
-// Returns "", or the counts over the budget.
 std::string over(const std::string& name, const Counters& counted, const Budget& budget) {
   using gpu::emulator::worst_place;
   std::string text;
@@ -171,7 +170,6 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
   });
 }
 
-// Calls f() with the kernels of the GPU.
 template <class F> static void run_on_gpu(const KernelCase& row, const Draw& draw, const F& f) {
   const Given start = given(row, draw);
   const Tensors in = on_gpu(start.in, 0), out = on_gpu(start.out, 0);
@@ -180,7 +178,7 @@ template <class F> static void run_on_gpu(const KernelCase& row, const Draw& dra
   f();
 }
 
-TEST_CASE("emulator: a call takes as many launches as its row in the table says") {
+TEST_CASE("emulator: a call takes the number of launches in its row of the table") {
   for (const KernelCase& row : all_kernel_cases()) {
     if (row.launches == 0) continue;
     for_each_way(row, [&](const Draw& draw) {
@@ -195,7 +193,7 @@ TEST_CASE("emulator: a call takes as many launches as its row in the table says"
   }
 }
 
-TEST_CASE("emulator: no kernel asks more of memory than its budget") {
+TEST_CASE("emulator: no kernel exceeds its memory budget") {
   const With counting(settings().costs, true);
   std::map<std::string, Counters> counted;
   for (const KernelCase& row : all_kernel_cases())

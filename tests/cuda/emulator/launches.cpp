@@ -1,4 +1,4 @@
-// Counts the kernels of a layer, forward and backward: each launch costs a GPU as much time as a small kernel runs.
+// The number of kernels of a layer, forward and backward. Each launch costs a GPU the time of a small kernel.
 #include <string>
 
 #include "autograd/backward.h"
@@ -80,8 +80,7 @@ TEST_CASE("emulator: a layer is one product, its backward two; two layers with G
   }
 }
 
-TEST_CASE(
-    "emulator: logits that begin apart take one kernel more than those that lie without gaps, for zeros between") {
+TEST_CASE("emulator: logits with gaps between rows take one more kernel than without, for zeros in the gaps") {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const auto launches = [&](index_t vocabulary) {
       const Tensor x = leaf({2, 4, 16}, dtype, 1), weight = leaf({vocabulary, 16}, dtype, 2);
@@ -104,7 +103,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("emulator: backward of scores turns nothing, and copies a gradient of heads inside tokens once") {
+TEST_CASE("emulator: backward of scores transposes nothing, and copies a gradient of heads inside tokens once") {
   const Tensor query = leaf({2, 3, 64, 16}, DType::bf16, 1), key = leaf({2, 3, 64, 16}, DType::bf16, 2);
   const Both scores = launches_of_training({query, key}, [&] { return matmul(query, transpose(key)); });
   CHECK(scores.forward == "1 matmul bf16");

@@ -237,7 +237,7 @@ TEST_CASE("emulator: barriers that not all threads meet are reports and no hang"
   }
 }
 
-TEST_CASE("emulator: shared memory that nobody wrote, and a shuffle taken for a barrier") {
+TEST_CASE("emulator: unwritten shared memory, and a shuffle used as a barrier") {
   const Tensor y = Tensor::empty({64}, DType::f32, device);
   for (const std::uint64_t order : orders) {
     says(report(Unset{global<float>(y)}, {.shared_bytes = shared_bytes_for<float>(32)}, order),
@@ -296,7 +296,7 @@ TEST_CASE("emulator: index-style ops see device memory in every order") {
   CHECK(gpu::emulator::counters().at("twice").indices == 5000);
 }
 
-TEST_CASE("emulator: a host that touches device memory is told so and ended") {
+TEST_CASE("emulator: a host that touches device memory gets a report and ends") {
   const Tensor x = Tensor::ones({3}, DType::f32, device);  // by a kernel
   const std::string file = to_text("host_access_", getpid(), ".txt");
   static_cast<void>(x.to_vector());  // the emulator's handler comes before doctest's; the child allocates no memory

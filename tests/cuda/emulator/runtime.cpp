@@ -250,7 +250,7 @@ TEST_CASE("emulator: the library of products is not set up while work is recorde
   CHECK(error_text([&] { (void)runtime_of(device).record([&] { multiply(product); }); }) == "");
 }
 
-TEST_CASE("emulator: an error that comes late is told by a later call, once") {
+TEST_CASE("emulator: a late error is reported by a later call, once") {
   const Tensor x = zeros(16), y = zeros(500);
   for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{1, 2, 3, 4}) {
     CAPTURE(seed);
@@ -368,7 +368,7 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
       count(refused.err, "cuda-graph: steps are not recorded, as dropout draws anew at each step\n") == 1, refused.err);
 }
 
-TEST_CASE("emulator: bench step measures steps that stand alone and one graph") {
+TEST_CASE("emulator: bench step measures unrecorded steps and one graph") {
   for (const std::string recorded : {"", " --cuda-graph"}) {
     const Outcome step = RunningProgram(words("bench step --models toy --schemes 'none, cope(p_max=8)' --repetitions 1 "
                                               "--device cuda --precision bf16 --json" +

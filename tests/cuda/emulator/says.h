@@ -10,7 +10,6 @@
 
 namespace whence::test {
 
-// CHECKs that each part is in the text.
 inline void says(const std::string& text, const std::vector<std::string>& parts) {
   CAPTURE(text);
   for (const std::string& part : parts) CHECK_MESSAGE(has(text, part), part);

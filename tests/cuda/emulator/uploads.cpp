@@ -32,7 +32,6 @@ std::map<std::string, gpu::emulator::Counters> counted(
   return gpu::emulator::counters();
 }
 
-// Bytes to the device.
 std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded, bool causal = true) {
   return counted(scheme, length, padded, causal)["copy from cpu"].global_written;
 }

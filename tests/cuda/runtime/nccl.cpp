@@ -1,5 +1,5 @@
-// Ranks with a GPU each, whose numbers go from card to card: nccl_stand_in/stand_in.cpp plays NCCL's part, between
-// processes that each emulate a GPU. Nothing here was run with a real NCCL.
+// Ranks with a GPU each that exchange numbers between cards. nccl_stand_in/stand_in.cpp replaces NCCL, between processes
+// that each emulate a GPU. Nothing here was run with a real NCCL.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The benches: what they compute and print. Times are nobody's promise here.
+// The benches: results and output. Times are not tested here.
 #include "examples/whence/bench/attention_core.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,6 @@ using namespace whence::test;
 
 namespace {
 
-// What `whence bench` prints, line by line.
 std::vector<nlohmann::json> results_of(const std::string& what) {
   return json_lines(done("bench " + what + " --json").out);
 }
@@ -33,7 +32,7 @@ double norm_of(const Tensor& x) {
   return std::sqrt(sum);
 }
 
-// The norm of the difference over that of the first; `least` in its place where that is more.
+// Returns the norm of the difference over that of the first, or over `least` if that is larger.
 double apart(const Tensor& x, const Tensor& y, double least = 1e-15) {
   REQUIRE(x.shape() == y.shape());
   return norm_of(x - y) / std::max(norm_of(x), least);
@@ -89,7 +88,7 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
     const CoreRun found = each.run(reference_executor());
     CHECK((found.kept > 0 && found.peak >= found.kept));
     const NamedTensors first = each.results();
-    // The gradient of a bias that softmax ignores is rounding alone: a tenth of the largest one's norm is what it is held to.
+    // The gradient of a bias that softmax ignores is rounding alone, so it is divided by a tenth of the largest norm.
     double largest = 0;
     for (const auto& [name, result] : first)
       if (name != "output") largest = std::max(largest, norm_of(result));
@@ -126,7 +125,7 @@ TEST_CASE(
     CAPTURE(std::string(to_string(dtype)));
     AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4, .dtype = dtype}, Device());
     (void)core.run(reference_executor());
-    CHECK((core.leaves().size() == 5 && core.results().size() == 6));  // q, k, v, two parameters; the output besides
+    CHECK((core.leaves().size() == 5 && core.results().size() == 6));  // q, k, v, two parameters; and the output
     for (const NamedTensors& tensors : {core.leaves(), core.results()})
       for (const auto& each : tensors) CHECK_MESSAGE(each.second.dtype() == dtype, each.first);
     for (const nlohmann::json& line :
@@ -140,7 +139,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
+TEST_CASE("bench errors: tiles in f32 differ from f64 at most twice as much as the ops on all pairs") {
   std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
   for (const nlohmann::json& line :
       results_of("errors --schemes "
@@ -155,7 +154,7 @@ TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the o
         {"output", "gradient of v", "gradient of v, summed", "gradient of q", "gradient of k"}) {
       CAPTURE(scheme);
       CAPTURE(name);
-      // CoPE's gates jump at whole positions, where chance decides which of the two is off.
+      // CoPE's gates jump at whole positions, where rounding decides the side.
       if (scheme.starts_with("cope") && (name == "gradient of q" || name == "gradient of k")) continue;
       CHECK(entry.second.at("tiled").at(name).get<double>() <= 2 * entry.second.at("reference").at(name).get<double>());
     }

@@ -1,4 +1,4 @@
-// Options of programs: what is read, what is refused and in which words, exit codes, interrupts.
+// Options of programs: reading, refusals and their words, exit codes, interrupts.
 #include "examples/whence/cli/command_line.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,6 @@ using namespace whence;
 
 namespace {
 
-// A program with one option of each kind.
 struct Sample {
   int layers = 4;
   std::uint64_t seed = 0;
@@ -48,7 +47,7 @@ struct Sample {
   std::optional<std::string> parse(const std::vector<std::string>& words) { return line.parse(words); }
 };
 
-// The message with which the arguments are refused; "accepted" if they are not.
+// Returns the error for the arguments, or "accepted".
 std::string refusal(const std::vector<std::string>& arguments) {
   Sample sample;
   try {
@@ -62,7 +61,6 @@ struct Outcome {
   std::string message;
 };
 
-// run_main() with standard error caught.
 Outcome outcome(const std::function<int()>& body) {
   std::ostringstream caught;
   std::streambuf* const before = std::cerr.rdbuf(caught.rdbuf());
@@ -71,7 +69,7 @@ Outcome outcome(const std::function<int()>& body) {
   return {code, caught.str()};
 }
 
-// How a process ends that does this, and exits with what it returns.
+// Returns the end of a child process that runs this and exits with its result.
 int status_of_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -132,7 +130,7 @@ TEST_CASE("what is refused, word by word: unknown options, options given twice, 
   CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
 }
 
-TEST_CASE("command line: what stands behind = is a value, whatever it begins with") {
+TEST_CASE("command line: text after = is a value, whatever it begins with") {
   Sample sample;
   REQUIRE_FALSE(sample.parse({"--out=--help", "--scheme=--"}));
   CHECK(sample.line.values()[1].second == "--");
@@ -259,7 +257,7 @@ TEST_CASE("run_main: a closed pipe is quiet; a full disk and a file beyond its l
   };
   CHECK(print_to(broken_pipe) == 0);
   CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 4);
-  // `ulimit -f`: without a word, the signal would end the program.
+  // `ulimit -f`: its signal would end the program silently.
   CHECK(print_to([] {
     const rlimit limit = {4096, 4096};
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -301,7 +299,7 @@ TEST_CASE("text of others cannot act on a terminal: written out, on one line, at
   CHECK(message_line(wide.substr(0, 1500)) == wide.substr(0, 1500));
 }
 
-TEST_CASE("interrupt: the first signal asks, the second ends the program") {
+TEST_CASE("interrupt: the first signal is a request, the second ends the program") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = status_of_child([signal] {
       close(STDERR_FILENO);

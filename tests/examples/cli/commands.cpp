@@ -1,4 +1,4 @@
-// whence's commands: listed, explained, completed by shells, and named rightly by the documents.
+// whence's commands: they are listed, explained and completed by shells, and documents name them correctly.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <filesystem>
@@ -17,14 +17,14 @@ using Words = std::vector<std::string>;
 
 Outcome run(const Words& words) { return RunningProgram(words).finish(); }
 
-// What a shell is told: the candidates for the last word.
+// Returns the candidates for the last word, as printed for a shell.
 std::set<std::string> candidates(Words words) {
   words.insert(words.begin(), "--complete");
   const Words lines = lines_of(run(words).out);
   return {lines.begin(), lines.end()};
 }
 
-// All commands, "bench attention" too.
+// Returns all commands, including "bench attention".
 std::vector<Words> all_commands() {
   std::vector<Words> commands;
   for (const std::string& name : candidates({""})) {
@@ -36,7 +36,7 @@ std::vector<Words> all_commands() {
   return commands;
 }
 
-// A command line of a document as words, cut at what belongs to the shell: comments, pipes, ends of commands.
+// Splits a document's command line into words, up to the shell's own syntax: comments, pipes, ends of commands.
 Words words_of(const std::string& line) {
   Words words;
   std::string word;
@@ -56,7 +56,7 @@ Words words_of(const std::string& line) {
   return words;
 }
 
-// Every "whence COMMAND ..." of a document: in blocks, behind the $ and `do` of a shell, and between backticks.
+// Returns every "whence COMMAND ..." of a document: in blocks, after a shell's $ and `do`, and between backticks.
 std::vector<Words> commands_in(const std::string& path) {
   std::vector<Words> found;
   bool block = false, shell = false;
@@ -145,7 +145,7 @@ TEST_CASE("commands: shells complete commands, options, choices and names") {
   const Outcome zsh = run({"completion", "zsh"});
   CHECK(zsh.out.find("compdef _whence whence") != std::string::npos);
 
-  // In a bash: the script, and then what the Tab key does.
+  // Runs the script in bash, and then the Tab key's function.
   const Outcome tabs = shell("PATH='" + program_folder() + "':$PATH\neval \"$(whence completion bash)\"\n" +
                              R"(tab() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _whence; echo "${COMPREPLY[*]}"; }
 complete -p whence
@@ -169,7 +169,7 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
       const auto first_option =
           std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("-"); });
       Words asked(words.begin(), first_option);
-      // Names of papers' things stand for any: `train TASK`, `tasks NAME`.
+      // Words in capitals are placeholders: `train TASK`, `tasks NAME`.
       std::erase_if(asked, [](const std::string& word) { return std::all_of(word.begin(), word.end(), ::isupper); });
       asked.push_back("--");
       const std::set<std::string> options = candidates(asked);
@@ -182,15 +182,15 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
   CHECK(checked > 40);
 }
 
-// The first hour: command lines of the documents, in their order, in one folder. A smoke test: what trains for long is
-// interrupted a second after it began to speak, or five after it began. What is refused, crashes or does not heed Ctrl-C
-// is noticed; what it would have come to is not.
+// The first hour: command lines of the documents, in their order, in one folder. A smoke test: long trainings are
+// interrupted a second after their first output, or five seconds after their start. It finds refusals, crashes and ignored
+// Ctrl-C, but does not check results.
 TEST_CASE("commands: those of the first page and of examples run as printed") {
   const Scratch scratch("readme");
   std::string document;
   for (const char* folder : {"", "/examples"}) document += text_of(source_folder() + folder + "/README.md");
   std::filesystem::create_directory(scratch / "src");
-  for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code
+  for (const char* own : {"austen.txt", "src/main.cpp"}) {  // the reader's text and folder of code
     std::ofstream text(scratch / own);
     for (int number = 0; number < 20000; ++number) text << "line " << number << " of a text that is long enough\n";
   }
@@ -200,14 +200,14 @@ TEST_CASE("commands: those of the first page and of examples run as printed") {
   int ran = 0;
   for (const std::string& line : lines_of(document)) {
     if (line.starts_with("```")) shell = line == "```sh";
-    // SCHEME and ... stand for what the reader has; the path is set here.
+    // SCHEME and ... are placeholders of the reader's files; the path is set here.
     const bool whole = line.find("whence ") != std::string::npos && line.find("...") == std::string::npos &&
                        line.find("SCHEME") == std::string::npos && !line.starts_with("export");
     if (!shell || !whole) continue;
     std::ofstream(scratch / "line.sh") << "cd '" << scratch / ""
                                        << "' && PATH='" << program_folder() << "':$PATH\n"
                                        << line << '\n';
-    // Of `timeout`, because it hands a signal on to all that the line began.
+    // Runs the line by `timeout`, because it passes a signal on to all processes of the line.
     RunningProgram program(
         {"--preserve-status", "--kill-after=60", "600", "/bin/bash", scratch / "line.sh"}, "/usr/bin/timeout");
     (void)soon([&] { return program.has_ended() || !(program.out() + program.err()).empty(); }, 4);
@@ -217,7 +217,7 @@ TEST_CASE("commands: those of the first page and of examples run as printed") {
     CAPTURE(line);
     CAPTURE(ended.err);
     CHECK((ended.code == 0 || (!done && ended.code == 130)));
-    // Its last words as it ends are of the interruption, not of something that it refuses.
+    // Its last line must be about the interruption, not a refusal.
     const std::size_t words = ended.err.find("\nwhence ");
     CHECK((done || words == std::string::npos || has(ended.err.substr(words), "stopped")));
     ++ran;

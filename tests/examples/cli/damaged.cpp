@@ -1,4 +1,4 @@
-// Damaged and changed files, by who reads them: refused in one line, or gone on without and said.
+// Damaged and changed files, by reader: refused in one line, or left out with a message.
 #include <functional>
 
 #include "nn/io/safetensors.h"
@@ -11,7 +11,7 @@ using namespace whence::test;
 
 namespace {
 
-using Change = std::function<std::string(const std::string&)>;  // of the bytes of a file
+using Change = std::function<std::string(const std::string&)>;  // changes a file's bytes
 
 Change all(const std::string& bytes) {
   return [=](const std::string&) { return bytes; };
@@ -42,7 +42,7 @@ Change json(const std::string& pointer, const nlohmann::json& value) {
     return changed.dump();
   };
 }
-// An option in a run.json, and among those that were given.
+// Changes an option in a run.json, also in the list of given options.
 Change option(const std::string& name, const std::string& value) {
   return [=](const std::string& bytes) {
     auto changed = json_of(bytes);
@@ -81,7 +81,6 @@ Change fact(const std::string& name, const std::string& value) {
 
 Tensor ones(const Shape& shape, DType dtype = DType::f64) { return Tensor::ones(shape, dtype); }
 
-// What the rows damage.
 void prepare() {
   const std::string tiny = " --dim 8 --layers 1 --heads 2 --batch 2 --quiet";
   std::string text, questions;
@@ -90,7 +89,7 @@ void prepare() {
   for (const char* answer : {"a", "b", "c", "d", "e", "f"})
     questions += std::string(R"({"question": "which", "answer": ")") + answer + "\"}\n";
   write("questions.jsonl", questions);
-  // A run whose newest checkpoint is none of its end.
+  // A run whose newest checkpoint is before its end.
   (void)done("train flip_flop --scheme cope --length 16 --test-sequences 2 --steps 6 --save-every 4 --out run" + tiny);
   std::filesystem::remove_all("run/checkpoints/step-000006");
   write("run/metrics.jsonl", "");
@@ -103,8 +102,8 @@ void prepare() {
   write_safetensors("qkv", {{{"q", heads}, {"k", heads}, {"v", heads}}, {}});
 }
 
-// A file, what becomes of it, who reads it, and how that ends: refused as in cli/refused.h, or with 0 and the damage said.
-// What is said stands behind the file's name, or, behind "...", anywhere.
+// A file, its change, its reader, and the outcome: refused as in cli/refused.h, or 0 with the damage reported. The message
+// follows the file's name, or, after "...", may be anywhere.
 struct Damage {
   std::string file;
   Change change;
@@ -158,7 +157,6 @@ std::vector<Damage> damages() {
       {text, json("/facts/model.scheme", "absolute(rows=1000000000)"), draw, 3,
           "a model of 1 layers of dim 8 has at least "},
       {"lm/weights.safetensors", last_bit_flipped(), draw + " --accept-damaged", 0, "is damaged: its SHA-256 is "},
-      // tensors for probe and look
       {"in", cut(8), probe, 3, "safetensors: 8 bytes; "},
       {"in", without("k"), probe, 3, "missing: k [2,2,5,4]; there: \"cotangent\", \"q\", \"table\", \"v\"; "},
       {"drawn", [](const std::string& bytes) { return bytes; },
@@ -185,7 +183,7 @@ std::vector<Damage> damages() {
       {"drawn", with("mask", ones({1, 2, 5, 5}, DType::boolean)),
           "probe --out out --init 1 --scheme cdape(alibi) --in drawn", 3,
           "tensor mask: [1,2,5,5] given; [1,1,5,5] or [2,1,5,5] required: true where a query may see a key, "
-          "besides the causal mask; one for all heads"},
+          "in addition to the causal mask; one for all heads"},
       {"qkv", without("v"), given, 3, "no tensor v"},
       {"qkv", with("k", ones({2, 6, 4}, DType::f32)), given, 3, "k is [1,2,6,4]"},
       {"qkv", with("q", ones({7, 4}, DType::f32)), given, 3, "q is [7,4]; [heads, tokens, dims] required"},

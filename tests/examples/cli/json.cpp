@@ -1,4 +1,4 @@
-// JSON: what is no JSON is refused, fields are read strictly, and values are written as the library writes them.
+// JSON: invalid JSON is refused, fields are read strictly, and values are written as by the library.
 #include "examples/whence/cli/json.h"
 
 #include <nlohmann/json.hpp>

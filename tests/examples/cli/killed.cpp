@@ -1,4 +1,4 @@
-// Killed, hung, or asked to stop, and gone on: a run ends in the bytes of one that nobody disturbed.
+// A run that is killed, hung or interrupted, and then resumed, ends in the bytes of an undisturbed run.
 #include <algorithm>
 #include <functional>
 
@@ -9,7 +9,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// How far the runs below a folder are.
 struct Progress {
   int steps = 0;  // in their newest checkpoints
   int lines = 0;  // of their logs
@@ -17,7 +16,7 @@ struct Progress {
 
 Progress progress(const std::string& folder) {
   Progress all;
-  std::error_code gone;  // what is there changes while we look
+  std::error_code gone;  // the folder changes during the walk
   for (auto entry = fs::recursive_directory_iterator(folder, gone); !gone && entry != fs::end(entry);
        entry.increment(gone)) {
     if (entry->path().filename() == "metrics.jsonl") all.lines += count(text_of(entry->path()), "\n");
@@ -29,7 +28,7 @@ Progress progress(const std::string& folder) {
   return all;
 }
 
-// What is done to a run as soon as it has come so far since its start, and how it then ends.
+// A fault for a run after this progress since its start, and its expected end.
 struct Fault {
   std::string more;  // options of this start
   Progress after;
@@ -51,7 +50,7 @@ auto sends_second_rank(int signal) {
 
 constexpr const char* saved = "saved; go on with --resume";
 
-// Every file of results is that of the other folder, the logs but for their times.
+// Checks that result files are equal in both folders, logs up to their times.
 void check_same_results(const std::string& folder, const std::string& whole) {
   int compared = 0;
   for (const auto& entry : fs::recursive_directory_iterator(whole)) {
@@ -70,8 +69,8 @@ void check_same_results(const std::string& folder, const std::string& whole) {
   CHECK(compared >= 2);
 }
 
-// The command as it is, and again with one fault after another; at last it goes on to its end. `resume`: what the
-// command needs for that where there is a checkpoint.
+// Runs the command undisturbed, and again with one fault after another, then to its end. `resume` is the option that the
+// command needs if there is a checkpoint.
 void goes_on_to_the_same(const std::string& command, const std::string& resume, const std::vector<Fault>& faults,
     const std::string& last = "") {
   CAPTURE(command);
@@ -102,7 +101,7 @@ void goes_on_to_the_same(const std::string& command, const std::string& resume, 
   }
   const Outcome end = ran(goes_on(last));
   REQUIRE_MESSAGE(end.code == 0, end.err);
-  for (const auto& each : kept)  // it went on from there, not from the beginning
+  for (const auto& each : kept)  // it resumed there, not at the beginning
     CHECK_MESSAGE((fs::exists(each.first) && fs::last_write_time(each.first) == each.second), each.first);
   check_same_results(out, whole);
 }

@@ -1,4 +1,4 @@
-// Memory that ends: address space that is short from the start. What fails one allocation of a run: attack/allocations.py.
+// Runs out of memory: too little address space from the start. For failures of single allocations see attack/allocations.py.
 #include "tests/support/programs.h"
 
 using namespace whence::test;
@@ -6,7 +6,7 @@ using namespace whence::test;
 TEST_CASE("with little address space every program ends at once: done, or one line and code 5") {
   const Scratch scratch("memory-start");
   int refused = 0;
-  // The second is a run with a product that is OpenBLAS's, for it has few columns: the logits.
+  // The second is a run with a product by OpenBLAS, the logits, because it has few columns.
   for (const std::string& arguments : {std::string("tasks"),
            "train flip_flop --length 16 --dim 256 --heads 2 --layers 1 --batch 1 --test-sequences 2 --steps 1 --quiet "
            "--out " +

@@ -1,4 +1,4 @@
-// What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, output folders.
+// Output of programs: progress lines with a test clock, tables, CSV, JSON lines, output folders.
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// A job whose clock stands still until told.
+// A job whose clock only moves on request.
 struct Job {
   double now = 1000;
   std::ostringstream out;
@@ -169,7 +169,7 @@ TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
   CHECK(fixed(1e300, 3).size() == 305);
 }
 
-TEST_CASE("table: a CSV cell that a spreadsheet would run stands behind an apostrophe; numbers stay") {
+TEST_CASE("table: a CSV cell that a spreadsheet would run gets an apostrophe in front; numbers stay") {
   Table table({"name", "value"});
   table.row({"=cmd|' /C calc'!A0", "-1e-5"}).row({"@x", "+3"}).row({"+a,b", "-"}).row({"\t=1", "-inf"});
   CHECK(table.csv() == "name,value\n'=cmd|' /C calc'!A0,-1e-5\n'@x,+3\n\"'+a,b\",-\n'\t=1,-inf\n");

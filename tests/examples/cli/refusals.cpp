@@ -1,5 +1,5 @@
-// What every command refuses: bad usage, and what is not there. What the library refuses has its whole text in the
-// library's tests; of a command, one row shows that it arrives.
+// Refusals of every command: bad usage, and missing files. The library's tests have the whole texts of the library's
+// refusals; one row per command shows that they arrive.
 #include <sys/stat.h>
 
 #include "nn/io/safetensors.h"
@@ -12,10 +12,9 @@ using namespace whence::test;
 
 namespace {
 
-// Of a run that is planned at once.
+// Options of a run that is planned quickly.
 const std::string tiny = " --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 2 --quiet";
 
-// The files and folders that rows name.
 void prepare() {
   std::string text;
   for (int line = 0; line < 900; ++line)
@@ -58,7 +57,6 @@ const std::string probe = "probe --out out --in in --scheme ", cope = probe + "c
                   edges = "look run --explain ", outside = "given; a folder outside of ";
 
 const std::vector<Refusal> rows{
-    // the program itself
     {"trian", 2, "whence: \"trian\" given; a command required; did you mean 'train'?\n"},
     {"bench atention", 2, "whence: \"bench atention\" given; a command required; did you mean 'bench attention'?\n"},
     {"schemes coep", 2, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
@@ -70,7 +68,6 @@ const std::vector<Refusal> rows{
     {"models --lengths 128", 2, "--lengths: 128 given; it has no effect without --plan; "},
     {"models --plan ram --lengths 64,128,64", 2, "--lengths: 64 given twice; once required; "},
     {"models --plan ram --scheme rope,rope()", 2, "--scheme: rope given twice; "},
-    // train
     {"train", 2, "no task given; the name of one required as the first word; whence tasks lists them\n"},
     {"train --list", 2, "--list: given; no option of whence train; whence tasks lists the tasks\n"},
     {"train selctive_copy", 2,
@@ -101,7 +98,6 @@ const std::vector<Refusal> rows{
         "--resume: run/checkpoints/step-000004 is of another run: --accumulate was 1, is 2; "},
     {"train --resume --out run --length 18", 7, "--resume: run/checkpoints/step-000004 is of another run: --data was "},
     {"train --resume --out run --steps 3", 2, "...at least 4 required"},
-    // text
     {"train lm", 2, "--data:  given; a text file required; "},
     {"train lm --data none.txt", 4, "none.txt: cannot read: No such file or directory\n"},
     {"train lm --data empty.txt", 3, "empty.txt: an empty file given; "},
@@ -137,11 +133,10 @@ const std::vector<Refusal> rows{
     {"tokenize --data text.txt --out ./text.txt", 2, "--out: ./text.txt given; another file than "},
     {"tokenize --data text.txt --out /dev/full", 4, "/dev/full: cannot write: "},
     {"tokenize --data text.txt --out link.txt", 2, "--out: link.txt given; another file "},
-    // what scripts do now
+    // commands that are scripts now
     {"lab flip_flop", 2, "whence: \"lab\" given; a command required; examples/experiments/lab.py does this now\n"},
     {"convert gpt2 --out x", 2,
         "whence: \"convert\" given; a command required; examples/experiments/convert.py does this now\n"},
-    // probe, gradcheck
     {cope + "--length 8", 2, "--length: 8 given; it has no effect without --describe; leave it out\n"},
     {cope + "--bidirectional", 2, "--bidirectional: given with cope(p_max=3); a causal mask is required"},
     {cope + "--init 3", 2, "--init: given; the file has every parameter, so that it has no effect; leave it out\n"},
@@ -157,11 +152,9 @@ const std::vector<Refusal> rows{
     {"gradcheck softmax --length 8", 2, "--length: 8 given; it has no effect without a scheme among the names; "},
     {"gradcheck softmax all", 2, "all: given with other names; "},
     {"gradcheck all --against-cpu --quiet", 2, "--against-cpu: given with the CPU; --device cuda required\n"},
-    // bench
     {"bench attention --executors fast", 2, "--executors: 'fast' given; reference, strips, tiled or all required\n"},
     {"bench step --device cpu --cuda-graph", 2, "--cuda-graph: true given; it has no effect without a GPU; "},
     {"bench ranks --processes 1", 2, "--processes: 1 given; 2 or more required; "},
-    // look
     {"look", 2, "0 runs given; "},
     {"look nowhere", 2, "\"nowhere\": no folder, and no scheme either: "},
     {"look " + std::string(300, 'a'), 2, "..., and no scheme either: "},
@@ -202,7 +195,7 @@ TEST_CASE("refusals: bad usage is one line that says what was given and what is 
 
 TEST_CASE("refusals: a GPU that cannot be used is refused with its cause by every command that runs a model") {
   const std::string& cause = cuda_facts().refusal;
-  if (cause.empty()) return;  // there is one, real or emulated
+  if (cause.empty()) return;  // there is a GPU, real or emulated
   const Workplace here("refusals-gpu");
   write("text.txt", "a text");
   for (const char* line :

@@ -1,4 +1,4 @@
-// Command lines that are refused: what holds of every one, and the folder in which they are tried.
+// Refused command lines: properties of each, and the folder in which they run.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ inline void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-// Every name under the working folder, with what a regular file holds; but for locks, which a command may leave.
+// Returns every name in the working folder with the content of regular files, without locks, which a command may leave.
 inline std::map<std::string, std::string> all_files() {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(".")) {
@@ -24,19 +24,19 @@ inline std::map<std::string, std::string> all_files() {
   return files;
 }
 
-// A command line, its exit code, and how its one line of error begins behind "whence COMMAND: "; or, behind "...", what
-// stands somewhere in that line.
+// A command line, its exit code, and the start of its error line after "whence COMMAND: "; or, after "...", any part of
+// that line.
 struct Refusal {
   std::string line;
   int code;
   std::string says;
 };
 
-// Refused at once, in one line, without results, and with no file made or changed. What was asked for may have been
-// stated before.
+// Checks a refusal: at once, in one line, without results, and with no file made or changed. Lines such as
+// "memory: ..." may come before.
 inline void check_refused(const Refusal& row) {
   CAPTURE(row.line);
-  const auto seconds = [] {  // of the processor, by all children so far
+  const auto seconds = [] {  // processor time of all children so far
     rusage used{};
     getrusage(RUSAGE_CHILDREN, &used);
     return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +

@@ -1,4 +1,4 @@
-// doctor: each mismatch is named with what to do, judged from made-up machines; and the program as a user runs it.
+// doctor: each mismatch of invented machines is named with advice; and the program as a user runs it.
 #include <functional>
 
 #include "examples/whence/doctor/facts.h"
@@ -11,7 +11,6 @@ using namespace whence::test;
 
 namespace {
 
-// A machine on which everything fits.
 MachineFacts fitting() {
   MachineFacts facts;
   facts.compiler = "g++ 12.2.0";
@@ -44,14 +43,14 @@ MachineFacts with_gpu() {
 TEST_CASE("doctor: nothing is found where everything fits") {
   CHECK(findings_of(fitting()).empty());
   MachineFacts pool = fitting();
-  pool.blas_parallel = 1, pool.blas_threads_alive = 3;  // they are never given work, and sleep
+  pool.blas_parallel = 1, pool.blas_threads_alive = 3;  // they never get work, and sleep
   CHECK(findings_of(pool).empty());
   CHECK(findings_of(with_gpu()).empty());
 }
 
 TEST_CASE("doctor: each mismatch is named with what to do") {
   using Weight = Finding::Weight;
-  struct Mismatch {  // of a machine that differs from a fitting one in one respect, and its only finding
+  struct Mismatch {  // a machine with one difference from a fitting one, and its only finding
     bool gpu;
     std::function<void(MachineFacts&)> change;
     Finding expected;  // empty advice: any

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Our attention, ops, steps and decoding beside PyTorch's (examples/experiments/beside_torch.py): results equal, and what differs is refused.
+"""Tests our attention, ops, steps and decoding against PyTorch's (examples/experiments/beside_torch.py): results are equal, and planted faults
+are refused.
     python3 tests/examples/experiments/beside_torch.py
-Needs torch and the module whence; ends with 77 where one is missing, with 1 where WHENCE_REQUIRED=1 asks for them."""
+Needs torch and the module whence; ends with 77 if one is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import importlib.util
 import io
@@ -31,7 +32,7 @@ compared = 0
 
 
 def rows_of(*words):
-    """The exit code, and the rows."""
+    """Returns the exit code and the rows."""
     said, told = io.StringIO(), sys.argv
     sys.argv = ["beside_torch.py", *words, "--json"]
     try:
@@ -43,7 +44,7 @@ def rows_of(*words):
 
 
 def held(count, *words):
-    """All rows compared, and timed."""
+    """Checks that all rows are compared and timed."""
     global compared
     code, rows = rows_of(*words)
     assert code == 0 and len(rows) == count, (words, code, len(rows))
@@ -88,7 +89,7 @@ def refused(words, *command):
 
 
 def test_wrong_formulas_are_refused():
-    """Each planted where PyTorch's side computes."""
+    """Faults planted in PyTorch's computation."""
     kerple = ["attention", "--schemes", "kerple", "--lengths", "9", *TINY]
     right = formulas.SCHEMES["kerple"]
     plants = [lambda p: {"bias": -right(p)["bias"]}, lambda p: {"bias": right(p)["bias"] * 1.01}, lambda p: {"bias": right(p)["bias"] * math.nan},
@@ -120,7 +121,7 @@ def test_differences():
         assert largest({"output": filled(2.0)}, lacking)[0] == math.inf
     assert largest({"output": filled(2.0)}, {"output": filled(math.nan)}) == (math.inf, "output")
     assert largest({"output": filled(math.nan)}, {"output": filled(2.0)}) == (math.inf, "output")
-    # A gradient that is rounding alone is measured by the others.
+    # A gradient of rounding alone is compared relative to the others.
     ours, theirs = ({"gradient of q": filled(1.0), "gradient of b": filled(rounded)} for rounded in (1e-7, -2e-7))
     assert largest(ours, theirs)[0] < 1e-5
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Models of Hugging Face as runs and back (examples/experiments/convert.py): logits from the published formulas in f64, equal bytes of weights, what
-a file says against what config.json says, and bad files.
+"""Tests models of Hugging Face as runs and back (examples/experiments/convert.py): logits from the published formulas in f64, equal bytes of weights,
+contradictions of files and config.json, and bad files.
     PYTHONPATH=build/release/python python3 tests/examples/experiments/convert.py
-Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 where one is missing, with 1 where WHENCE_REQUIRED=1 asks for them."""
+Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 if one is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import functools
 import importlib.util
@@ -40,7 +40,7 @@ import whence
 GOLDEN = ROOT / "tests/examples/language/hugging_face"
 ORIGINAL = "original_max_position_embeddings"
 BOM = b"\xef\xbb\xbf"
-TOKENS = 21  # of a sequence: beyond the lengths that rotations below were stretched from
+TOKENS = 21  # of a sequence: longer than the original lengths of the scaled rotations below
 compared = 0
 largest = 0.0
 numbers = itertools.count()
@@ -81,7 +81,7 @@ def model(kind="gpt2", rows=256, dim=32, heads=4, keys=2, tied=False, biases=r"\
 
 
 def changed(model, *changes, **fields):
-    """The model with other fields of config.json and other weights, whose names have a point. None is left out."""
+    """The model with changed fields of config.json, and changed weights (names with a point). None leaves a field out."""
     whole = {name: x for each in (*model, *changes, fields) for name, x in each.items()}
     whole = {name: x for name, x in whole.items() if x is not None}
     return tuple({name: x for name, x in whole.items() if ("." in name) == weights} for weights in (False, True))
@@ -99,7 +99,7 @@ def yarn(p, width, base, factor, original, beta_fast=32, beta_slow=1):
 
 
 def rotation(c, head_dim):
-    """The formula that a configuration's rotation is."""
+    """The formula of a configuration's rotation."""
     rope, length = dict(c.get("rope_parameters", c.get("rope_scaling")) or {}), c["max_position_embeddings"]
     kind, original = rope.pop("rope_type", rope.pop("type", "default")), rope.pop(ORIGINAL, length)
     base = rope.pop("rope_theta", c.get("rope_theta", c.get("rotary_emb_base", 10000.0)))
@@ -142,7 +142,7 @@ def logits(model, tokens):
 
 
 def write(folder, model, dtype=torch.float32, metadata=None, bare=False, mark=b""):
-    """As save_pretrained leaves it. `bare`: as it was saved without a head, so without the family's prefix."""
+    """Writes a model like save_pretrained. `bare`: without a head, and so without the family's prefix."""
     prefix, _, head, *_ = LAYOUTS.get(model[0]["model_type"], LAYOUTS["gpt2"])
     folder.mkdir()
     safetensors.torch.save_file({name if bare or name == head + ".weight" else prefix + name: x.to(dtype) if x.dtype == torch.float64 else x
@@ -154,7 +154,7 @@ def write(folder, model, dtype=torch.float32, metadata=None, bare=False, mark=b"
 # ---- What is checked
 
 def converted(*words):
-    """What convert.py says. Raises where it refuses."""
+    """Returns the output of convert.py. Raises if it refuses."""
     said, wrong = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
         code = convert.main(list(map(str, words)))
@@ -171,7 +171,7 @@ def require(holds, about):
 
 
 def refused(words, source, *more, out=Path("none")):
-    """It says `words`, and leaves nothing. `source`: a folder, or a model."""
+    """Checks that it refuses with `words`, and leaves nothing. `source`: a folder, or a model."""
     source = source if isinstance(source, Path) else write(new(), source)
     before = out.exists(), sorted(out.glob("*"))
     try:
@@ -199,7 +199,7 @@ def facts(run):
 
 
 def same(one, other):
-    """Equal names and bytes of tensors."""
+    """Checks for equal names and bytes of tensors."""
     first, second = ({name: (x.dtype, x.shape, x.tobytes()) for name, x in safetensors.numpy.load_file(each).items()} for each in (one, other))
     require(first == second, f"{one} and {other} differ")
 
@@ -227,7 +227,7 @@ def taken(theirs, wanted, says="", **has):
 
 
 def golden():
-    """Models that transformers wrote, with its logits: the logits, and the bytes of the weights there and back."""
+    """Converts models written by transformers: its logits, and the bytes of the weights there and back."""
     eleven = Path("eleven.json")
     words = {"format": "whence tokeniser", "version": 1, "kind": "words", "vocabulary": 11, "words": [*"abcdefghij"]}
     eleven.write_text(json.dumps(words, indent=1) + "\n")
@@ -242,7 +242,7 @@ def golden():
 
 
 def files_decide():
-    """Where config.json says one thing and the tensors another, and what nobody reads."""
+    """Contradictions of config.json and the tensors, and unread fields."""
     gpt2 = model()
     table, other = gpt2[1]["wte.weight"], drawn(256, 32)
     masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 24, 24, dtype=torch.uint8) for n in range(2)} | {"h.0.attn.masked_bias": torch.tensor(math.nan)}
@@ -255,12 +255,12 @@ def files_decide():
             (headed, gpt2, {}, "", {"tied": True}),
             (changed(headed, tie_word_embeddings=False), gpt2, {"metadata": {"transformer.wte.weight": "lm_head.weight"}}, "", {"tied": True}),
             (both, gpt2, {}, "", {"tied": True}), (changed(both, tie_word_embeddings=False), gpt2, {}, "", {"tied": False}),
-            (changed(gpt2, vocab_size=300, n_positions=99, n_inner=7, n_layer=1), gpt2, {}, "n_layer is 1, and 2 in the weights",
+            (changed(gpt2, vocab_size=300, n_positions=99, n_inner=7, n_layer=1), gpt2, {}, "n_layer is 1, but 2 in the weights",
              dict(vocabulary=256, length=24, hidden=128, layers=2)), (gpt2, gpt2, {"bare": True, "mark": BOM}, "", {"hidden": 0}),
             *((gpt2, changed(gpt2, {name: x.to(half).double() for name, x in gpt2[1].items()}), {"dtype": half}, "", {}) for half in halves),
             *((each, each, {}, "norms have epsilon 1e-06", {"activation": "relu"}) for each in (small, changed(small, {"lm_head.weight": other})))):
         taken(write(new(), given, **how), wanted, says, **has)
-    run = taken(write(Path("own"), own), own, "a head of its own", tied=False)
+    run = taken(write(Path("own"), own), own, "a separate head", tied=False)
     require(fields(there_and_back(Path("own"), run))["tie_word_embeddings"] is False, "and stays one")
     untied, ln_1 = {"tie_word_embeddings": False}, "h.1.ln_1.weight"
     for words, *changes in (
@@ -286,7 +286,7 @@ def shards():
     write_index = lambda named: at.write_bytes(BOM + json.dumps({"weight_map": named}).encode())
     write_index(index)
     taken(parts, gpt2)
-    shutil.copy(at, write(Path("newer"), newer))  # an index of before, beside the file that was written since
+    shutil.copy(at, write(Path("newer"), newer))  # an old index next to a newer file
     taken(Path("newer"), newer)
     safetensors.torch.save_file({"transformer.wte.weight": whole["transformer.wte.weight"]}, parts / "model-00003-of-00002.safetensors")
     for named, words in ((index | {"x": "model-00003-of-00002.safetensors"}, "wte.weight' and .*wte.weight' found; one of them"),
@@ -304,7 +304,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, ORIGINAL: 8}
 
 
 def rotations():
-    """GPT-NeoX with every rope_type: the scheme, the logits, and both again after the way back; and what has no form there."""
+    """GPT-NeoX with every rope_type: the scheme and the logits, also after converting back; and schemes that cannot be converted."""
     neox, half = functools.partial(model, "gpt_neox"), functools.partial(model, "gpt_neox", rotary_pct=0.5)
     newer = lambda **rope: neox(rope_parameters=rope)
     untold = neox(hidden_act=None, rope_scaling={"rope_type": "longrope", ORIGINAL: 8, "short_factor": [1.0], "long_factor": [3.0]})
@@ -355,7 +355,7 @@ def rotations():
 
 
 def llamas():
-    """Llama, Mistral, SmolLM2 and Qwen2 as they come."""
+    """Llama, Mistral, SmolLM2 and Qwen2 in their published form."""
     llama, qwen2 = functools.partial(model, "llama", biases="^$"), functools.partial(model, "qwen2", biases="[qkv]_proj", rms_norm_eps=1e-6)
     for name, given in {
             "llama": llama(rms_norm_eps=1e-5, rope_theta=500000.0, head_dim=8), "llama of 1e-6": llama(keys=4),
@@ -389,12 +389,12 @@ def tokenisers():
     count, whole = pieces.get_vocab_size(), json.loads(pieces.to_str())
     alone = tokenizers.Tokenizer.from_str(json.dumps({**whole, "added_tokens": []}))
     given = model(rows=320)
-    given[1]["wte.weight"][count:] += 40 * given[1]["ln_f.bias"]  # greedy would draw nothing else
+    given[1]["wte.weight"][count:] += 40 * given[1]["ln_f.bias"]  # greedy decoding would draw only these
 
     theirs, run = write(Path("whole"), given), Path("whole.run")
     (theirs / "tokenizer.json").write_bytes(BOM + pieces.to_str().encode())
     said = converted(theirs, "--out", run)
-    require(f"320 tokens, of which {count} have a text" in said and "1 added tokens are not read out of text" in said, said)
+    require(f"320 tokens, of which {count} have a text" in said and "1 added tokens are recognised in text there" in said, said)
     own = fields(run, "tokeniser.json")
     require((own["vocabulary"], len(own["vocab"]), own["vocab"]["caf\u00c3\u00a9"]) == (320, count, pieces.token_to_id("caf\u00e9")), "an added one")
     loaded, ids, spelling = whence.load(str(run)), alone.encode(text).ids, {number: token for token, number in own["vocab"].items()}
@@ -420,10 +420,10 @@ def tokenisers():
     digits = dict(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, whole["pre_tokenizer"]]})
     vocab = whole["model"]["vocab"]
     for outcome, words, rows, change, inside, *more in (  # `change`: of tokenizer.json; `inside`: of its model
-            ("refused", "otherwise than GPT-2: '\u0120' where GPT-2 has '\u012012'", 320, digits, {}),
+            ("refused", "unlike GPT-2: '\u0120' where GPT-2 has '\u012012'", 320, digits, {}),
             ("taken", "otherwise than in training", 320, digits, {}, "--tokeniser", "gpt2"),
-            ("refused", "otherwise than GPT-2", 320, dict(pre_tokenizer={**whole["pre_tokenizer"], "add_prefix_space": True}), {}),
-            ("refused", "otherwise than GPT-2", 320, dict(normalizer={"type": "Lowercase"}), {}),
+            ("refused", "unlike GPT-2", 320, dict(pre_tokenizer={**whole["pre_tokenizer"], "add_prefix_space": True}), {}),
+            ("refused", "unlike GPT-2", 320, dict(normalizer={"type": "Lowercase"}), {}),
             ("taken", "in NFC", 320, dict(normalizer={"type": "NFC"}), {}),
             ("refused", "ignore_merges True", 320, {}, dict(ignore_merges=True)),
             ("refused", "byte-level BPE or --tokeniser required", 320, dict(added_tokens=[]), dict(vocab={"a": 0}, merges=[])),
@@ -441,7 +441,7 @@ def tokenisers():
 
 
 def ways():
-    """Training, and what a folder may be."""
+    """Training of converted models, and kinds of folders."""
     text, empty, on = map(Path, ("text.txt", "empty", "on"))
     text.write_text("".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(300)))
     small = dict(data="text.txt", length=16, dim=16, layers=1, heads=2, batch=2, steps=4, warm_up=0, evaluate_to=1, quiet=True)
@@ -474,7 +474,7 @@ def ways():
 
 
 def damages():
-    """Bytes changed, cut off and put in, in every file: a refusal or a run, and never half of one."""
+    """Changes, cuts and inserts bytes in every file: a refusal or a whole run must follow."""
     theirs, run, out = map(Path, ("theirs", "run", "out"))
     write(theirs, model("gpt_neox", rope_scaling={"rope_type": "linear", "factor": 2.0}))
     for name, content in (("vocab.json", json.dumps(convert.BYTES)), ("merges.txt", "#version: 0.2\n"), ("added_tokens.json", '{"\u00ff": 255}')):

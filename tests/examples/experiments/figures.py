@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The papers' figures (examples/experiments/figures.py): python3 tests/examples/experiments/figures.py
-On traces made by hand: no module and no run is needed. Ends with 77 where matplotlib is missing, with 1 where WHENCE_REQUIRED=1 is set."""
+"""Tests the papers' figures (examples/experiments/figures.py): python3 tests/examples/experiments/figures.py
+Traces are made by hand, without module or run. Ends with 77 if matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import importlib.util
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
-Ends with 77 where pandas, scipy or matplotlib is missing, with 1 where WHENCE_REQUIRED=1 says that it must not be."""
+"""Tests grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
+Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import importlib.util
 import json
 import os
@@ -272,7 +272,7 @@ class Grid(unittest.TestCase):
         self.assertAlmostEqual(row.difference, -5)
         self.assertAlmostEqual(row.p_questions, 2 * (1 - 0.5 * (1 + lab.math.erf(abs(z) / 2**0.5))), 12)
         self.assertNotIn("p_seeds", row)
-        found.loc[1, "data"] = "other"  # and are not compared where the questions are others
+        found.loc[1, "data"] = "other"  # models on different questions are not compared
         self.assertNotIn("p_questions", lab.differences(found).iloc[0])
 
     def test_one_look_for_a_scheme(self):

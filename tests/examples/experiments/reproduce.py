@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The papers' tables (examples/experiments/reproduce.py): python3 tests/examples/experiments/reproduce.py build/release/whence
-Ends with 77 where pandas, scipy or matplotlib is missing, with 1 where WHENCE_REQUIRED=1 says that it must not be."""
+"""Tests the papers' tables (examples/experiments/reproduce.py): python3 tests/examples/experiments/reproduce.py build/release/whence
+Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import importlib.util
 import io
@@ -135,7 +135,7 @@ def test_verdicts():
     low, high = dict(enumerate([1.0, 1.1, 0.9])), dict(enumerate([5.0, 5.2, 4.9]))
     for name, of_better, verdict in (("dape-v2/table2", high, reproduce.HOLDS), ("dape-v2/table2", low, reproduce.DOES_NOT),
         ("dape/table7", low, reproduce.HOLDS)):
-        better, worse, column = papers.tables[name].claims[0]  # of Delta-P more is better, of a perplexity less
+        better, worse, column = papers.tables[name].claims[0]  # a larger Delta-P is better, and a smaller perplexity
         record = reproduce.Record(name, "mini", {}, {(better, column): of_better, (worse, column): low if of_better is high else high})
         assert reproduce.judged(papers.tables[name], record).verdict[0] == verdict
     # Benjamini and Hochberg 1995, section 3.1: of 15 p values, four are below 0.05 when corrected.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Choices by log-likelihood (examples/experiments/score.py) and the README's tokeniser:
+"""Tests choices by log-likelihood (examples/experiments/score.py) and the README's tokeniser:
     python3 tests/examples/experiments/score.py build/release/whence
-Ends with 77 where numpy, tokenizers or the module whence is missing, with 1 where WHENCE_REQUIRED=1 says that it must not be."""
+Ends with 77 if numpy, tokenizers or the module whence is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import importlib.util
 import io
@@ -46,7 +46,7 @@ def trained(tokeniser="bytes"):
 
 
 def scored(lines, *words):
-    """The exit code, what was printed, and the lines of --out."""
+    """Returns the exit code, the output, and the lines of --out."""
     pathlib.Path("q.jsonl").write_text(lines if isinstance(lines, str) else "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     pathlib.Path("o.jsonl").unlink(missing_ok=True)
     out, err = io.StringIO(), io.StringIO()
@@ -67,7 +67,7 @@ def test_what_its_text_says():
 
 
 def test_standard_error():
-    """Of one right answer in two: sqrt(1/2) / sqrt(2)."""
+    """For one right answer in two: sqrt(1/2) / sqrt(2)."""
     question = {"context": "the cat sat on", "choices": ["xyz qqq.", "the mat."]}
     said = scored([{**question, "answer": 0}, {**question, "answer": 1}], "run.bytes")[1]
     assert re.search(r"per byte +50\.00 +50\.00 +2 +50\.00", said), said
@@ -84,7 +84,7 @@ def test_per_character_and_per_byte():
 
 
 def test_the_sum():
-    """log p token by token, each from a pass of its own over what is before it."""
+    """log p token by token, each from a separate pass over the tokens before it."""
     question = {"context": "a dog  ", "choices": ["ran to", "sat"], "answer": 0}
     run, encode = whence.load("run.bytes", dtype="f64"), score.tokeniser("run.bytes")[0]
     for found, choice in zip(scored([question], "run.bytes", "--dtype=f64")[2][0]["choices"], question["choices"]):
@@ -96,7 +96,7 @@ def test_the_sum():
         assert found["tokens"] == 3 + len(choice)
     short, long = ([{"context": lead + "the cat sat on", "answer": "the mat."}] for lead in ("", 9 * "a dog "))
     left = [scored(each, "run.bytes", "--length=12")[2][0]["choices"][0] for each in (short, long)]
-    assert left[0] == left[1] and left[0]["cut"]  # what is cut off decides nothing
+    assert left[0] == left[1] and left[0]["cut"]  # tokens that are cut off have no effect
     assert scored([question], "run.bytes", "--no-blank")[2][0]["choices"][1]["tokens"] == 2 + len("sat")
 
 
@@ -129,7 +129,7 @@ def test_refusals():
 
 
 def test_the_tokeniser_of_the_readme():
-    """The block as it stands, a model trained on what it wrote, and the same numbers as `tokenizers`, with and without the program."""
+    """Runs the block as printed, trains a model with its file, and compares numbers with `tokenizers`, with and without the program."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "examples/experiments/README.md").read_text(encoding="utf-8"), re.S)
     block, = [each for each in blocks if "train_from_iterator" in each]
     pathlib.Path("austen.txt").write_text(TEXT + "\n".join(AWKWARD), encoding="utf-8")
@@ -139,14 +139,14 @@ def test_the_tokeniser_of_the_readme():
     encode, end_of_text, _ = score.tokeniser(trained("bpe"))
     for text in [*filter(None, AWKWARD), TEXT]:
         expected = names["bpe"].encode(text).ids
-        if "<|endoftext|>" not in text:  # a text does not say where it ends: whence reads the characters
+        if "<|endoftext|>" not in text:  # in a text whence reads <|endoftext|> as characters
             assert encode(text) == expected, text
         if "\0" not in text:
             cut = ran("tokenize", "--tokeniser", "bpe", "--text", text)
             assert re.search(r"^ids: ?(.*)$", cut, re.M)[1] == " ".join(map(str, encode(text))), text
     assert encode("") == names["bpe"].encode("").ids == [] and end_of_text == names["bpe"].token_to_id("<|endoftext|>")
     assert len(encode(" the cat")) == 2, encode(" the cat")
-    code, said, found = scored([{"context": "", "choices": ["the cat", "xyz"], "answer": 0}], "run.bpe")  # <|endoftext|> stands for nothing
+    code, said, found = scored([{"context": "", "choices": ["the cat", "xyz"], "answer": 0}], "run.bpe")  # <|endoftext|> replaces an empty context
     assert code == 0 and found[0]["choices"][0]["tokens"] == 2, said
 
 

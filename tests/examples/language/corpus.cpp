@@ -64,7 +64,7 @@ TEST_CASE("documents: cut behind runs of blank lines, nothing lost") {
   };
   CHECK(documents(book(20), 3) == 20);
   CHECK(documents(book(20), 4) == 1);
-  CHECK(documents(book(20), 1) == 40);  // the headings stand alone too
+  CHECK(documents(book(20), 1) == 40);  // headings are documents too
   CHECK(documents(book(20), 0) == 1);
   CHECK(documents("", 3) == 0);
   CHECK(documents("\n\n\n\na", 3) == 1);          // what comes before the first text is no document
@@ -185,7 +185,7 @@ TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are
   const Corpus whole({.data = latin, .validation_share = 0}, *file.tokeniser);
   CHECK_NOTHROW(whole.require_window(Part::training, 9));
   CHECK_FALSE(error_text([&] { whole.require_window(Part::training, 10); }).empty());
-  CHECK(decoded(whole, *file.tokeniser, Part::training) == "fine\ncaf\xE9\n");  // bytes take what is there
+  CHECK(decoded(whole, *file.tokeniser, Part::training) == "fine\ncaf\xE9\n");  // bytes are kept as they are
 }
 
 TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the same for one seed and part") {
@@ -205,7 +205,7 @@ TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the
       CHECK(windows.targets.at({b, t}) == static_cast<unsigned char>(text[at + 1]));
     }
   }
-  // Every place is possible, the last one too, and none is beyond it.
+  // Every place up to the last is possible, and none after it.
   const index_t places = static_cast<index_t>(text.size()) - 24;
   std::vector<int> seen(4);
   index_t largest_start = 0;
@@ -405,7 +405,7 @@ TEST_CASE("corpus: what is read for people is a document that was set aside, fro
   CHECK(passage.place == to_text(scratch / "book.txt", ": line ", 1 + count(text.substr(0, at), "\n"), ", byte ", at));
   CHECK(passage.about == "of a document that was set aside for validation");
   CHECK(static_cast<int>(std::ranges::count(aside, true)) == count(passage.text, "This is the text"));
-  options.separate = true;  // then what stands behind the document is no text of it
+  options.separate = true;  // then text after the document does not belong to it
   CHECK(count(passage_to_read(options, hash).text, "This is the text") == 1);
   options.separate = false;
 

@@ -37,7 +37,7 @@ struct Letters {
   }
 };
 
-// exp of the mean of -log p over the last `last` targets of windows of `length` that end at the given targets.
+// Returns exp of the mean of -log p over the last `last` targets of windows of `length` that end at the given targets.
 double plain_perplexity(
     const Transformer& model, const Corpus& corpus, const std::vector<index_t>& ends, index_t length, index_t last) {
   double total = 0;
@@ -57,7 +57,7 @@ std::vector<double> random_logits(std::size_t count, std::uint64_t seed) {
   return logits;
 }
 
-// By the definitions, one token at a time: the best that is left is taken until k are, or until the share is reached.
+// Takes the best remaining token, by the definitions, until there are k tokens or the share is reached.
 std::vector<double> brute_force(const std::vector<double>& logits, const SamplingOptions& options) {
   const std::size_t count = logits.size();
   std::vector<double> p(count);
@@ -85,14 +85,14 @@ std::vector<double> brute_force(const std::vector<double>& logits, const Samplin
   return kept;
 }
 
-// Of the token after the text, without a cache.
+// Returns the logits of the token after the text, without a cache.
 std::vector<double> last_logits(const Transformer& model, const TokenIds& text) {
   const auto length = std::ssize(text);
   return slice(model(Tensor::of({text.begin(), text.end()}, {1, length}, DType::i64)), 1, length - 1, length)
       .to_vector();
 }
 
-// The same text: everything so far goes through the model anew for each token.
+// Generates the same text without a cache: the model reads the whole text for each token.
 TokenIds plain_generation(const Transformer& model, TokenIds text, const GenerationOptions& options) {
   TokenIds made;
   for (index_t i = 0; i < options.tokens; ++i) {

@@ -27,7 +27,7 @@ std::string story() {
   return text;
 }
 
-// A model with random weights over bytes, saved as training saves one.
+// Saves a model with random weights over bytes, as training does.
 void save_model(const Scratch& scratch, const std::string& scheme) {
   TransformerOptions options = small(scheme);
   options.vocabulary = 256;
@@ -117,7 +117,7 @@ TEST_CASE("generate: a terminal gets no character that acts, a file gets the tex
   close(screen);
   std::string shown;
   std::array<char, 4096> part{};
-  for (ssize_t got = 0; (got = read(terminal, part.data(), part.size())) > 0;)  // until nobody has the screen open
+  for (ssize_t got = 0; (got = read(terminal, part.data(), part.size())) > 0;)  // until the terminal is closed
     shown.append(part.data(), static_cast<std::size_t>(got));
   close(terminal);
   int status = -1;

@@ -1,5 +1,4 @@
-// Text that is no text, changes while it is read, or comes from somebody who means harm; Ctrl-C while it is read; odd
-// names of files.
+// Files that are no text, change while they are read, or are hostile; Ctrl-C during reading; odd names of files.
 #include <doctest/doctest.h>
 #include <unistd.h>
 #include <chrono>
@@ -27,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Does the process read the file now?
+// True if the process has the file open.
 bool has_open(pid_t process, const std::string& path) {
   std::error_code gone;
   for (const auto& entry : fs::directory_iterator(to_text("/proc/", process, "/fd"), gone))
@@ -35,7 +34,7 @@ bool has_open(pid_t process, const std::string& path) {
   return has(text_of(to_text("/proc/", process, "/maps")), path);
 }
 
-// A signal was received; at the end, none was.
+// Simulates a received signal during its lifetime.
 struct InterruptedHere {
   InterruptedHere() {
     install_interrupt_handler();
@@ -47,7 +46,7 @@ struct InterruptedHere {
   }
 };
 
-// Bytes, one at a time; the first of them comes with a signal.
+// A byte tokeniser that receives a signal at the first byte.
 class Interrupting final : public Tokeniser {
  public:
   std::string kind() const override { return "bytes"; }
@@ -135,7 +134,7 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed and made tokens") {
     CHECK_THROWS_AS((void)file.hash(), Interrupted);
     CHECK_THROWS_AS((void)documents_of(texts[0], 3), Interrupted);
     CHECK_THROWS_AS(TextFile(scratch / "lines.jsonl", "text"), Interrupted);
-    CHECK_NOTHROW(for_each_json_line("{}", "here", [](const Json&) {}));  // a lab reads results as it stops
+    CHECK_NOTHROW(for_each_json_line("{}", "here", [](const Json&) {}));  // lab.py reads results when it stops
   }
   Interrupting tokeniser;
   {

@@ -1,4 +1,4 @@
-// Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, errors.
+// Tokenisers: GPT-2's pattern piece by piece, merges against a naive version, round trips of every byte, files, errors.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <map>
@@ -30,7 +30,7 @@ std::vector<std::string> pieces(std::string_view text) {
   return found;
 }
 
-// `length` characters drawn from `alphabet`, with repetition enough for merges.
+// Returns `length` characters drawn from `alphabet`, with enough repetition for merges.
 std::string soup(std::size_t length, std::uint64_t seed, const std::vector<std::string>& alphabet) {
   const Stream stream(seed, "soup");
   std::string text;
@@ -49,13 +49,13 @@ Spellings letters_of(const std::string& piece) {
   return word;
 }
 
-// Two that stand beside each other become one, from left to right.
+// Merges each adjacent pair (left, right), from left to right.
 void merge(Spellings& word, const std::string& left, const std::string& right) {
   for (std::size_t i = 0; i + 1 < word.size(); ++i)
     if (word[i] == left && word[i + 1] == right) word[i] += right, word.erase(word.begin() + static_cast<long>(i) + 1);
 }
 
-// The most frequent pair, counted from nothing each time; ties to the pair of smaller numbers.
+// Merges the most frequent pair, counted from scratch each time. Ties go to the pair of smaller numbers.
 std::vector<std::string> naive_merges(const std::string& text, index_t vocabulary) {
   Spellings tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.push_back(spelled(std::string(1, static_cast<char>(byte))));
@@ -98,7 +98,7 @@ Spellings naive_encoding(const std::string& piece, const std::vector<std::string
   }
 }
 
-// A byte-pair encoding with the merges of a text; its numbers are the bytes', by their spelling, and then the merges'.
+// Returns the numbers of a byte-pair encoding: bytes by their spelling, then merges.
 std::map<std::string, std::int64_t> numbers_of(const std::vector<std::string>& merges) {
   std::map<std::string, std::int64_t> numbers;
   Spellings bytes;
@@ -112,7 +112,7 @@ std::map<std::string, std::int64_t> numbers_of(const std::vector<std::string>& m
   return numbers;
 }
 
-// All that occurs in a text, or the merges that make `vocabulary` tokens.
+// Trains on a text: all tokens that occur, or the merges for `vocabulary` tokens.
 TokeniserPointer trained(const std::string& kind, const std::string& text, index_t vocabulary = 0) {
   if (kind == "bytes") return byte_tokeniser();
   if (kind == "bpe") {
@@ -191,7 +191,7 @@ TEST_CASE("pieces: GPT-2's pattern") {
   CHECK(pieces("a\r\n\r\nb") == List{"a", "\r\n\r", "\n", "b"});
   CHECK(pieces("naïve café² 猫。") == List{"naïve", " café", "²", " 猫", "。"});
   CHECK(pieces("a\u00a0b \u3000 c") == List{"a", "\u00a0", "b", " \u3000", " c"});
-  CHECK(pieces("a \u3000c") == List{"a", " ", "\u3000", "c"});  // given back whole
+  CHECK(pieces("a \u3000c") == List{"a", " ", "\u3000", "c"});  // kept whole
   CHECK(pieces("a \0\xFF\xE7 b"s) == List{"a", " \0\xFF\xE7"s, " b"});
   CHECK(pieces(" ") == List{" "});
 }

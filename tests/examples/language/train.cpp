@@ -13,7 +13,7 @@ using namespace whence::test;
 
 namespace {
 
-// Sentences of a small grammar, in documents: enough to learn something from in seconds.
+// Writes sentences of a small grammar, in documents, that a model can learn in seconds.
 void write_text(const std::string& path, int documents) {
   const Stream stream(1, "tests.text");
   const char* words[] = {"the cat ", "a dog ", "sat ", "ran ", "on the mat", "to the sea", "and then "};
@@ -86,7 +86,6 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   const auto result = json_of(results.substr(0, results.find('\n')));
   for (const char* name : {"perplexity_per_byte", "perplexity_per_word", "test_perplexity_per_byte", "test_loss"})
     CHECK_MESSAGE(result.contains(name), name);
-  // Bytes are the tokens here.
   CHECK(result.at("test_perplexity_per_byte").get<double>() ==
         doctest::Approx(result.at("test_perplexity").get<double>()).epsilon(1e-9));
   (void)done("train --resume --steps 22 --quiet --out " + out);

@@ -62,7 +62,7 @@ TEST_CASE("look: queries, keys and values that are given, under every scheme of 
     for (const PathsTo& to : inspection.paths()) CHECK(to.difference < 1e-12);
     check_quantities(inspection);
     check_causes(inspection);
-    if (bare.claims().drawn_each_step) continue;  // by the scheme's path, which is another there
+    if (bare.claims().drawn_each_step) continue;  // the draw depends on the scheme's path, which differs there
     const auto expected = bare_gradients(text, subject);
     CHECK(std::abs(inspection.loss() - expected.at("").item()) < 1e-12);
     for (const Quantity& quantity : inspection.quantities()) {

@@ -1,4 +1,4 @@
-// Where a logit came from, what the layers before the last would have answered, and numbers of one pass in another.
+// Parts of a logit, answers of earlier layers, and numbers of one pass put into another.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
@@ -110,7 +110,7 @@ TEST_CASE("logit: what is asked, and what is refused") {
   CHECK(lens[2].likeliest == subject.predictions(forward.logits)[2].value().likeliest[0].text);
   CHECK(has(error_text([&] { (void)asked_of(forward, 7); }), "--token: 7 given; 0 to 6 required"));
   CHECK(has(error_text([&] { (void)asked_of(forward, 0, "z"); }), "\"z\" given; one of 5 answers required"));
-  // What writes over the residual stream leaves no sum.
+  // An edit that overwrites the residual stream leaves no sum.
   const Forward overwritten(
       subject, [](Capture& capture) { capture.edit("blocks.0.residual", [](const Tensor& x) { return x * x; }); });
   CHECK(has(error_text([&] { (void)attribution_of(overwritten, asked); }), "the parts add up to"));
@@ -141,7 +141,7 @@ TEST_CASE("patch: what goes into the first layer of another sequence makes its l
   CHECK(same_bits(patched.logits, source.logits));
   CHECK_FALSE(same_bits(patched.logits, Forward(subject).logits));
   const Patching constant(inspection, flat);
-  // Of both what the mask hides stays.
+  // Masked entries of both stay.
   CHECK(constant.outcome_of("gates layer=1 head=1").real ==
         inspection_with(inspection, {"gates layer=1 head=1 = 0.25"})->loss() - inspection.loss());
   CHECK(constant.outcome_of("gates layer=1 head=1; gates layer=0 head=0 i=6").real ==

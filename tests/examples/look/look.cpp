@@ -24,7 +24,7 @@ using namespace whence;
 using namespace whence::look;
 using namespace whence::test;
 
-TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have causes, numbers are worked out") {
+TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have causes, numbers are explained") {
   for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool causal) {
     const Inspection inspection(subject);
     check_quantities(inspection);
@@ -65,7 +65,7 @@ TEST_CASE("look: where gates saturate, each gradient still is the sum over its l
   for (const DType dtype : {DType::f64, DType::f32}) {
     subject.model->to(dtype);
     Capture capture("*");
-    // As in trained models: 1 - g is 1e-4, of which f32 keeps three digits.
+    // As in trained models, 1 - g is 1e-4, with three digits in f32.
     capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& x) { return 0.01 * x + 9.0; });
     const Inspection inspection(subject);
     const Links links = links_of(inspection, 1e9);
@@ -84,7 +84,7 @@ TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   const Inspection plain(alibi);
   CHECK(has(explained(plain, "bias layer=0 head=1 i=3 j=1"), "a constant"));
   CHECK_FALSE(outcome_of(plain, "blocks.0.attention.position.bias = 0").predicted.has_value());
-  // Row i knows a hidden column behind key i, which feeds key i (nn/errata.md, C2): it has a gradient, and lives.
+  // Row i reads a hidden column after key i, which feeds key i (nn/errata.md, C2). It has a nonzero gradient.
   const Subject cdape = subject_with(small("cdape(alibi, width=3)"), 7);
   const Inspection inspection(cdape);
   for (const Quantity& quantity : inspection.quantities()) {
@@ -152,7 +152,7 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   CHECK(quantities[2].objects("marks").at(0).number("value") == 3);
 }
 
-TEST_CASE("look: the graph tells what backward never reaches, and no two of its boxes stand in one place") {
+TEST_CASE("look: the graph shows what backward never reaches, and no two of its boxes overlap") {
   for_every_scheme({true}, [](const Subject& subject, const std::string& text, bool) {
     const Graph graph = graph_of(Inspection(subject));
     std::set<std::tuple<index_t, std::size_t, std::size_t>> modules, groups;  // each folded, or unfolded
@@ -214,7 +214,7 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
     const EditOutcome nothing = outcome_of(inspection, path + " *= 1");
     CHECK(nothing.predicted == 0);
     CHECK(nothing.real == 0);
-    // So small that the loss is a straight line: the gradient tells the change to its own square.
+    // A step so small that the loss is linear: the error of the gradient's prediction is of second order.
     const EditOutcome small_step = outcome_of(inspection, path + " *= 1.000001");
     const double predicted = small_step.predicted.value();
     CHECK(std::abs(small_step.real - predicted) < 1e-4 * std::abs(predicted) + 1e-13);
@@ -299,7 +299,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   CHECK(history_of(scratch / "none").empty());
   std::ofstream(scratch / history_file, std::ios::app) << "{\"step\": 20, \"lay";  // a crash in the middle of a line
   CHECK(history_of(scratch / history_file).size() == plots.size());
-  // Kept by a version that knew causes alone, and a number that was not finite.
+  // A file of a version with causes alone, and a number that was not finite.
   std::ofstream(scratch / "older")
       << R"({"step": 1, "layer": 0, "quantity": "position.gates", "head": 1, "entries": 9, "clamped": 3})" << '\n'
       << R"({"step": 1, "measure": "loss", "of": "this sequence", "value": null})" << '\n';
@@ -314,7 +314,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
 
 TEST_CASE("look: gradient norms by layer, gates at their ends and positions at their bound") {
   const Subject subject = subject_with(small("cope(p_max=1)"), 7);
-  // Gates of the first layer are 1, 0 or 0.5, so that what they add up to is known.
+  // Gates of the first layer are 1, 0 or 0.5, so that their sums are known.
   Capture capture("*");
   capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& before) {
     std::vector<double> numbers = before.to_vector();
@@ -348,7 +348,7 @@ TEST_CASE("look: gradient norms by layer, gates at their ends and positions at t
   CHECK(line_of({{"gradient norm", "", "layer 0", 0.5}, {"gradient norm", "", "layer 1", 0.25},
             {"gradient norm", "", "elsewhere", 2}, {"gates", "at 0 or 1", "layer 0", 10},
             {"gates", "at 0 or 1", "layer 1", 30}}) == "gradient norm 0.5 0.25, elsewhere 2, gates 20 % at 0 or 1");
-  // No gates and no bound: nothing is said of them.
+  // Without gates and bound nothing is reported about them.
   const Subject plain = subject_with(small("rope"), 7);
   CHECK(line_of(measures_of(Inspection(plain))).find('%') == std::string::npos);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Opens every view of the pages of `whence look` in Chromium, for every scheme; uses them by key and pointer, and compares the numbers
-that they show with those that the engine put into them.
-Usage: look_page.py WHENCE    ends with 77 where there is no Chromium"""
+"""Opens every view of the pages of `whence look` in Chromium, for every scheme; uses them by key and pointer, and compares their numbers
+with the engine's.
+Usage: look_page.py WHENCE    ends with 77 without Chromium"""
 import base64
 import concurrent.futures
 import functools
@@ -92,14 +92,14 @@ def check_numbers(browser, path, data):
     gates = row_of(data, "gates", 1, 0, 9)
     equal("readout", [browser.texts("#readout b")[0]], gates[4:5])
     equal("list", browser.texts(".list td:last-child", "title"), gates[:10])
-    for name in ("gates", "position_logit"):  # with causes, and without: then a causal model's rule says what is masked
+    for name in ("gates", "position_logit"):  # with causes, and without, where a causal model's rule masks pairs
         browser.open(path, view="quantities", quantity=name, show="one", part="value", layer=1, head=1)
         unfold(browser, ".panel details")
         whole = [word for word in browser.texts(".panel .behind td") if word != "masked"]
         equal("table", whole, [value for i in range(24) for value in row_of(data, name, 1, 1, i)[:i + 1]])
 
 def check_start(browser, path, data):
-    """The page opens with the story, at the head without which the loss changes most, its last asked query and that query's strongest other key."""
+    """The page opens with the story, at the head with the largest effect on the loss, its last graded query and that query's strongest other key."""
     browser.open(path)
     strongest = max(data["effects"], key=lambda each: abs(each["real"]))
     i = max(t for t, each in enumerate(data["predictions"]) if each)
@@ -158,7 +158,7 @@ def check_symbols(browser, path, data):
     browser.press(".symbol[aria-label='g: gates']", "Enter", quantity="gates", view="quantities")
 
 def check_openings(browser, path, data):
-    """A view opens on what tells the most and shows nothing twice; the sum stands in its order, and what else there is in a fold."""
+    """A view opens on the most informative part and shows nothing twice; the sum is in its order, and other parts are folded."""
     titles = lambda: [title for title in browser.texts(".curves svg > .title, .panels > .panel h4") if not re.match(r"h\d  ", title)]
     browser.open(path)
     for view, quantity in (("heads", "gates"), ("text", "gates"), ("quantities", "gates"), ("graph", "gates")):
@@ -183,7 +183,7 @@ def check_plots(browser, path, _):
     browser.call("Emulation.clearDeviceMetricsOverride")
 
 def check_answers(browser, path, data):
-    """The strip has a column for each token that is asked; the words are the data's, and their losses make the loss."""
+    """The strip has a column for each graded token; the words are from the data, and their losses make the loss."""
     asked = {t: each for t, each in enumerate(data["predictions"]) if each}
     assert [t for t, target in enumerate(data["targets"]) if target is not None] == list(asked), "every target has a prediction"
     assert math.isclose(sum(each["loss"] for each in asked.values()) / len(asked), float(dict(data["facts"])["loss"]), rel_tol=1e-4)
@@ -218,7 +218,7 @@ def check_story(browser, path, data):
     assert len(tokens) <= 10 and tokens, f"a row's picture ends at its query: {tokens}"
 
 def check_knob(browser, path, data):
-    """Eleven stops reached by key: what the page shows of each is what it holds, and that is what `look --edit` prints of the same edit."""
+    """Eleven stops reached by key: the page shows its data for each, and these are the numbers of `look --edit` for the same edit."""
     knob = data["knob"]
     stops, seen = knob["stops"], knob["i"] + 1
     words = shlex.split(data["command"])[1:] + ["--edit", "; ".join(stop["edit"] for stop in stops)]
@@ -226,7 +226,7 @@ def check_knob(browser, path, data):
     for stop in stops:
         line = first([{"edit": line.rsplit(None, 2)[0], "ends": line.rsplit(None, 2)[1:]} for line in printed.splitlines() if " = " in line or "= " in line],
                      edit=stop["edit"])
-        for found, wanted in zip(line["ends"], (stop["predicted"], stop["real"])):  # of what is made of constants no gradient is taken
+        for found, wanted in zip(line["ends"], (stop["predicted"], stop["real"])):  # a quantity made of constants has no gradient
             same = found == "-" if wanted is None else math.isclose(float(found), wanted, rel_tol=2e-3, abs_tol=1e-12)
             assert same, f"{path.name}: {stop['edit']}: {line['ends']}; {wanted} expected"
     browser.open(path, view="story", digits="true")
@@ -299,7 +299,7 @@ def facts_of(browser):
     return dict(zip(browser.texts(".facts th[scope=row]"), map(float, browser.texts(".facts td", "title"))))
 
 def check_loupe(browser, path, data):
-    """Without an engine behind it: the engine's numbers of the row, a key that can be chosen, and no gate that can be moved."""
+    """Without an engine: the engine's numbers of the row, a key that can be chosen, and no movable gate."""
     for layer, head, i, j in ((0, 0, 20, 3), (1, 0, 23, 23), (1, 1, 12, 3)):
         browser.open(path, view="loupe", layer=layer, head=head, i=i, j=j, digits="true")
         row = {name: row_of(data, name, layer, head, i) for name in ("gates", "positions", "position_logit", "scores", "logits", "pattern")}
@@ -331,7 +331,7 @@ def check_slope(data, layer, head, i, j, facts):
     equal("slope", [gradients[0] * facts["slope: its derivative by p"]], gradients[1:])
 
 def check_equation5(browser, path, data):
-    """The printed weights: what is read is the engine's position_logit, which is not on the curve, and its slope carries the engine's gradients."""
+    """The printed weights: the value is the engine's position_logit, which is not on the curve, and its slope carries the engine's gradients."""
     between = lambda j: row_of(data, "positions", 1, 1, 12)[j] % 1 > 0
     j = next(j for j in range(13) if between(j))
     browser.open(path, view="loupe", layer=1, head=1, i=12, j=j)
@@ -463,7 +463,7 @@ def check_worked(browser, path, data):
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
 
 def check_key_heads(browser, path, data):
-    """Head 3 of four reads key head 1 of two: in the words, in the map and in the number that is worked out."""
+    """Head 3 of four reads key head 1 of two: in the words, in the map and in the explained number."""
     k = first(data["quantities"], probe="k")
     index = (1 * 12 + 5) * 4 + 2
     value = numbers(first(k["layers"], layer=0))[index:index + 1]
@@ -474,7 +474,7 @@ def check_key_heads(browser, path, data):
     assert "head 3, which reads key head 1" in " ".join(browser.texts("#stage")), browser.texts("#stage")
 
 def check_some_rows(browser, path, data):
-    """Where only some queries have links, others say so, and lead there."""
+    """If only some queries have links, the others say so, and link to them."""
     rows = data["link_rows"][1]
     other = next(i for i in range(len(data["tokens"])) if i not in rows)
     browser.open(path, view="quantities", quantity="gates", layer=1, head=0, i=other, j=0)
@@ -532,7 +532,7 @@ def check_difference(browser, path, data, **state):
     equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
 def check_slider(browser, path, data):
-    """The slider chooses what is beside: by address, by key, and every number follows."""
+    """The slider chooses the checkpoint to compare: by address, by key, and every number follows."""
     checkpoints = besides_of(path)
     part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
     read = lambda: browser.texts("#readout b")[0]
@@ -541,7 +541,7 @@ def check_slider(browser, path, data):
     browser.open(path, view="quantities", **part)
     equal("this", [read()], [value(data)])
     browser.press("[data-key=beside]", "Home")
-    for index in range(len(checkpoints)):  # what was looked at before must not be shown again
+    for index in range(len(checkpoints)):  # earlier numbers must not be shown again
         browser.at(beside=index if index < len(checkpoints) - 1 else None, run="beside")
         equal("beside", [read()], [value(checkpoints[index])])
         assert browser.texts("label output") == [checkpoints[index]["label"]] and browser.texts("[data-key=beside]", "ariaValueText") == [
@@ -588,7 +588,7 @@ def check_saving(browser, path, _):
             xml.etree.ElementTree.fromstring(content)
 
 def check_logits(browser, path, data):
-    """The parts of a logit add up to what the lens says behind the last layer, which is the pass; and patches are by head."""
+    """The parts of a logit add up to the lens after the last layer, which is the pass; and patches are by head."""
     count, asked = len(data["logits"]["parts"]), data["logits"]["tokens"]
     for entry in (asked[0], asked[-1]):
         browser.open(path, view="logit", i=entry["token"], digits="true")
@@ -619,11 +619,11 @@ def check_speed(browser, path):
     assert taken < 5000, "a page of two layers, four heads and 64 tokens has to open in about a second"
     assert path.stat().st_size <= 4_000_000, "and has to fit into a mail"
 
-# What a token may be: markup, control characters, right to left, four bytes, half a character.
+# Hostile tokens: markup, control characters, right to left, four bytes, half a character.
 NASTY = b"<b>&amp;</script>\x01\x07 \xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d \xf0\x9f\x98\x80\xff\t\n\n" * 40
 
 def pages_in(folder, whence):
-    """Name -> path of each page: of every scheme, and of what may break one."""
+    """Returns name -> path of pages: of every scheme, and of inputs that may break a page."""
     run = lambda *words: subprocess.run([whence, *map(str, words)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     (folder / "nasty.txt").write_bytes(NASTY)
     run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
@@ -640,7 +640,7 @@ def pages_in(folder, whence):
              "nasty": (folder / "nasty", "--text", folder / "nasty.txt"), "checkpoints": (folder / "run", "--checkpoints", 5, "--dtype", "f64")}
     listed = subprocess.run([whence, "schemes"], check=True, capture_output=True, text=True).stdout
     for scheme in re.findall(r"^(\w+(?:\(SCHEME\))?)  ", listed, re.MULTILINE):
-        if scheme not in ("scheme", "hard_attention"):  # the head of the list; and what is always beside another
+        if scheme not in ("scheme", "hard_attention"):  # the head of the list; and a scheme that is always with another
             looks["scheme " + scheme] = (scheme.replace("SCHEME", "kerple"), "--length", 12)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda name: run("look", *looks[name], "--out", folder / f"{name}.html"), looks))
@@ -648,7 +648,7 @@ def pages_in(folder, whence):
 
 @functools.cache
 def all_data_of(page, name):
-    """The JSON of a page, with the bytes of each array where it says which they are."""
+    """The JSON of a page, with each array's bytes in place of their reference."""
     text = page.read_text()
     elements_of = lambda kind, name: [each.partition("</script>")[0] for each in text.split(f'<script type="application/{kind}" {name}>')[1:]]
     block = zlib.decompress(base64.b64decode(elements_of("octet-stream", 'id="look-numbers"')[0]), -15)

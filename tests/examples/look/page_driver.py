@@ -1,4 +1,4 @@
-"""Drives a page in Chromium without more than Python's own library: for the tests of the pages of `look` and of the playground."""
+"""Drives a page in Chromium with Python's own library alone, for tests of the pages of `look` and of the playground."""
 import fcntl
 import json
 import os
@@ -24,7 +24,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
-        self.session = None  # the browser is meant, not its page
+        self.session = None  # commands go to the browser, not its page
         self.call("Browser.close")
         self.process.wait(20)
 
@@ -55,7 +55,7 @@ class Browser:
         return answer["result"]
 
     def open(self, path, **state):
-        # What stands before # is new each time: else nothing would be loaded anew.
+        # The part before # is new each time, so that the page is loaded again.
         self.events.clear()
         self.call("Page.navigate", url=f"{path.as_uri()}?{self.count}#" + "&".join(f"{key}={value}" for key, value in state.items()))
         while "Page.loadEventFired" not in self.events:
@@ -77,7 +77,7 @@ class Browser:
             for kind in ("rawKeyDown", "keyUp"):
                 code = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Escape": 27,
                         "Backspace": 8}[key]
-                text = {"text": "\r"} if (key, kind) == ("Enter", "rawKeyDown") else {}  # a button takes the letter, not the key
+                text = {"text": "\r"} if (key, kind) == ("Enter", "rawKeyDown") else {}  # a button reacts to the letter, not the key
                 kind = "keyDown" if text else kind
                 self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
         self.at(**then)

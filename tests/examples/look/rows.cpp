@@ -1,5 +1,5 @@
-// What `whence look` makes of long texts: rows computed by themselves are those of the whole, pools and windows are of
-// their numbers; and the page's links between numbers say all that a gradient is made of.
+// `whence look` on long texts: rows computed alone equal those of the whole, pools and windows have the same numbers, and
+// the page's links name all terms of a gradient.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ using namespace whence::test;
 
 namespace {
 
-// Rows [begin, end) of `whole`, along the axis of queries, and as many keys as `part` has.
+// Returns rows [begin, end) of `whole`, along the axis of queries, with the number of keys of `part`.
 Tensor rows_like(const Tensor& whole, const Quantity& part, index_t begin, index_t end) {
   const Tensor rows = raw::slice(whole, static_cast<int>(part.probe->axes.find('i') / 2), begin, end);
   const std::size_t keys = part.probe->axes.find('j');
@@ -89,7 +89,7 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
       CHECK(steepest[at] == doctest::Approx(steep).epsilon(1e-6));
     }
   }
-  const Window& window = overview.windows.at(0);  // the one that was asked for
+  const Window& window = overview.windows.at(0);  // the requested one
   CHECK((window.i <= 17 && 17 < window.i + window.rows && window.j <= 4 && 4 < window.j + window.columns));
   for (const Quantity& cut : window.quantities) {
     CAPTURE(cut.path);
@@ -120,9 +120,9 @@ TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
       sum.resize(static_cast<std::size_t>(from.value.numel()));
       for (const Link::Entry& entry : link.entries) sum[entry.a] += gradient[entry.b] * entry.derivative;
     }
-    const bool passes_through = has(text, "hard_attention");  // whose backward is no derivative
+    const bool passes_through = has(text, "hard_attention");  // its backward is no derivative
     for (const std::string always : {"v", "scores", "logits", "pattern"})
-      if ((Rows::take(subject) || always != "scores") &&  // links do not lead from row to row
+      if ((Rows::take(subject) || always != "scores") &&  // links do not connect rows
           named(inspection.quantities(), to_text("blocks.1.attention.", always)).gradient.defined() && !passes_through)
         CHECK_MESSAGE(sums.contains("blocks.1.attention." + always), always);
     for (const auto& each : sums) {  // no structured binding: clang 16 with OpenMP cannot capture one

@@ -1,4 +1,4 @@
-// The story's numbers: heads that are shut, the pair that it opens at, and the stops of each scheme's knob.
+// The story's numbers: heads set to 0, the pair shown first, and the stops of each scheme's knob.
 #include "examples/whence/look/story.h"
 
 #include "examples/whence/look/place.h"
@@ -34,7 +34,7 @@ TEST_CASE("look: the story opens at the head without which the loss moves the mo
     CHECK(pattern.at({0, pair.head, pair.i, j}) <= pattern.at({0, pair.head, pair.i, pair.j}));
 }
 
-TEST_CASE("look: without gates a head's pattern is shut; the last query of which something is asked is told of") {
+TEST_CASE("look: without gates a head's pattern is set to 0; the story shows the last graded query") {
   look::Subject subject = subject_with(small("alibi"), 7);
   subject.targets = Tensor::of({1, -1, 2, -1, 0, -1, -1}, {1, 7}, DType::i64);
   subject.answers = {"b", {}, "b", {}, "b", {}, {}};
@@ -87,7 +87,7 @@ TEST_CASE("look: a knob is what its scheme registers, or else the pair's content
         knob.stops, [](const look::Knob::Stop& stop) { return std::abs(stop.outcome.real) > 1e-9; });
     CHECK(moves);
   }
-  for (const SchemeInfo& info : registered_schemes()) {  // a knob that no pass has would be the score, unseen
+  for (const SchemeInfo& info : registered_schemes()) {  // a knob without a quantity would silently be the score
     if (info.knob.empty()) continue;
     CAPTURE(info.name);
     const look::Subject subject = subject_with(small(info.takes_base ? info.name + "(alibi)" : info.name), 7);

@@ -1,4 +1,4 @@
-// Small models with a sequence to look at, and what must hold of every look.
+// Small models with a sequence for look, and checks of every look.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ inline const look::Quantity& named(const std::vector<look::Quantity>& all, const
   return *found;
 }
 
-// A short run with a checkpoint after every second step, in `out`.
+// Trains a short run in `out` with a checkpoint after every second step.
 inline void train_flip_flop(const std::string& out, const std::string& more) {
   (void)done(
       "train flip_flop --scheme cope --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 2 "
@@ -47,7 +47,7 @@ inline void train_flip_flop(const std::string& out, const std::string& more) {
       more + " --out '" + out + "'");
 }
 
-// f(subject, text, causal) of every scheme that a model takes.
+// Calls f(subject, text, causal) for every scheme that a model accepts.
 template <class F> void for_every_scheme(std::initializer_list<bool> kinds, const F& f) {
   for (const std::string& text : promised_texts()) {
     for (const bool causal : kinds) {
@@ -75,7 +75,7 @@ inline void check_quantities(const look::Inspection& inspection) {
   }
 }
 
-// What is exactly 0 has a cause, and what has one is 0 or next to it.
+// Checks that every exact 0 has a cause, and that every entry with a cause is 0 or nearly 0.
 inline void check_causes(const look::Inspection& inspection) {
   for (const std::vector<look::Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
     for (const look::Quantity& quantity : *all) {

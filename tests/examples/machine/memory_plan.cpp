@@ -1,4 +1,4 @@
-// What training is planned to take beside what it takes, part by part; and what is refused, with advice that holds.
+// Planned and measured memory of training, part by part; and refusals with advice that works.
 #include "examples/whence/machine/memory_plan.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,6 @@ PlannedTraining training_of(const TransformerOptions& model, index_t batch, std:
   return {.model = model, .sequences = batch, .length = model.length, .accumulate = accumulate};
 }
 
-// Of the same steps, taken.
 std::size_t measured_peak(const PlannedTraining& training) {
   Allocator& allocator = memory_of(Device::cpu());
   const std::size_t live = allocator.statistics().live;
@@ -103,7 +102,7 @@ TEST_CASE("training memory: parts are those of the model, and nothing is left be
   CHECK(found.gradients == weights);
   CHECK(found.optimiser == 2 * weights);
   CHECK(found.peak > found.weights + found.optimiser + found.attention + found.layers + found.around);
-  // Twice the layers keep twice as much; twice the vocabulary changes only what is around them.
+  // Twice the layers keep twice the memory. Twice the vocabulary changes only the memory around the layers.
   const TrainingMemory deeper = planned_memory(training_of(with([](auto& o) { o.layers = 4; }), 4)),
                        wordier = planned_memory(training_of(with([](auto& o) { o.vocabulary = 128; }), 4));
   CHECK(deeper.attention == 2 * found.attention);
@@ -112,13 +111,13 @@ TEST_CASE("training memory: parts are those of the model, and nothing is left be
   CHECK(wordier.attention == found.attention);
   CHECK(wordier.layers == found.layers);
   CHECK(wordier.around > found.around);
-  // Layers that are computed again keep what they read: x of each.
+  // Recomputed layers keep only their input x.
   const TrainingMemory kept = planned_memory(training_of(with([](auto& o) { o.layers = 8; }), 4)),
                        again = planned_memory(
                            training_of(with([](auto& o) { o.layers = 8, o.recompute_layers = true; }), 4));
   CHECK(again.attention + again.layers < (kept.attention + kept.layers) / 8);
   CHECK(again.peak - again.weights - again.optimiser < (kept.peak - kept.weights - kept.optimiser) / 2);
-  // SGD keeps one number beside each weight, or none.
+  // SGD keeps one number per weight, or none.
   PlannedTraining with_sgd = training;
   with_sgd.optimizer = SgdOptions{.momentum = 0.9};
   CHECK(planned_memory(with_sgd).optimiser == weights);
@@ -135,7 +134,7 @@ TEST_CASE("training memory: what cannot fit is refused, with what takes less") {
   const PlannedTraining even = training_of(base, 12, 2), odd = training_of(base, 3);
   const std::size_t all = planned_memory(even).peak;
   CHECK(refusal_of(even, all).empty());
-  CHECK(refusal_of(even, 0).empty());  // a limit that is not known refuses nothing
+  CHECK(refusal_of(even, 0).empty());  // an unknown limit refuses nothing
   const std::string refused = refusal_of(even, all - 1);
   CHECK(refused.find("memory: a step of 12 sequences of 64 tokens asked for, which takes " + bytes_text(all)) == 0);
   CHECK(refused.find("; --batch 6 --accumulate 4, --recompute-layers, --executor strips, or a smaller model") !=
@@ -186,7 +185,6 @@ TEST_CASE("free memory: no more than the machine says is available") {
   CHECK(free > 0);
   CHECK(free <= total * 1024);
 
-  // of what RLIMIT_AS leaves, too
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   constexpr std::size_t left = std::size_t{64} << 20;

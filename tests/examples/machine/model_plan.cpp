@@ -1,4 +1,4 @@
-// Models on paper: operations worked out by hand, parameters beside the real modules', bytes.
+// Planned models: operations computed by hand, parameters compared with real modules, bytes.
 #include "examples/whence/machine/model_plan.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ TrainingOperations of(const std::string& scheme, index_t length = 9) {
   return training_operations(small(scheme), length);
 }
 
-// What the registry has, over a base where one is needed.
+// Returns all schemes of the registry, with a base if one is needed.
 std::vector<std::string> every_scheme() {
   std::vector<std::string> texts;
   for (const SchemeInfo& info : registered_schemes()) {
@@ -32,12 +32,12 @@ constexpr double layers = 2, dim = 8, heads = 2, hidden = 12, vocabulary = 5, le
 
 }  // namespace
 
-TEST_CASE("planned models: as many parameters as the real ones, with every scheme") {
+TEST_CASE("planned models: the same number of parameters as the real ones, with every scheme") {
   int checked = 0;
   for (const std::string& scheme : every_scheme()) {
     CAPTURE(scheme);
     TransformerOptions options = small(scheme);
-    options.dim = 24;  // sandwich, and schemes that turn pairs, fit
+    options.dim = 24;  // allows sandwich and rotations of pairs
     CHECK(planned_parameters(options) == Transformer(options).parameter_count());
     ++checked;
   }
@@ -95,7 +95,7 @@ TEST_CASE("operations: schemes by hand") {
   CHECK(products("alibi") == 0);
   CHECK(of("alibi").scheme.others == doctest::Approx(layers * heads * length));  // added to every score
   CHECK(products("rope") == 0);
-  // Pairs of q and k turned and turned back, and the sine of each angle.
+  // Rotations of pairs of q and k, forward and backward, and the sine of each angle.
   CHECK(of("rope").scheme.others == doctest::Approx(layers * 2 * (2 * dim / 2 + dim / heads / 2)));
   CHECK(products("cope(p_max=4)") == doctest::Approx(6 * layers * dim * 5));  // q.e, five rows
   // Channels in and out of the two convolutions, times taps, for each pair.
@@ -103,7 +103,7 @@ TEST_CASE("operations: schemes by hand") {
   CHECK(products("dape(kerple, width=64)") == doctest::Approx(6 * layers * length * (2 * heads * 64 + 64 * heads)));
   CHECK(
       products("cdape(kerple, width=21)") == doctest::Approx(6 * layers * length * 3 * (2 * heads * 21 + 21 * heads)));
-  // DAPE V2, Fig. 7: at 21 channels a kernel of three costs what 64 channels cost without, at 10 half of it.
+  // DAPE V2, Fig. 7: a kernel of three costs with 21 channels the same as 64 channels without, with 10 half of it.
   CHECK(products("cdape(kerple, width=21)") == doctest::Approx(63.0 / 64 * products("dape(kerple, width=64)")));
   CHECK(products("cdape(kerple, width=10)") == doctest::Approx(30.0 / 64 * products("dape(kerple, width=64)")));
 }

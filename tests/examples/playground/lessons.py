@@ -1,5 +1,5 @@
-"""The playground's lessons (examples/whence/playground/page/lessons.json) claim numbers: each is asked of the engine, and has to lie where the
-lesson says. With the folder of a module of WebAssembly its engine is asked too, and trains as the program does, to 1e-6.
+"""Tests the numbers that the playground's lessons (examples/whence/playground/page/lessons.json) claim: the engine's number must be in each claimed
+range. With the folder of a WebAssembly module its engine is tested too, and trains like the program, to 1e-6.
 
     python3 tests/examples/playground/lessons.py build/release/whence [build/playground]
 """
@@ -13,7 +13,7 @@ LESSONS = HERE.parents[2] / "examples/whence/playground/page/lessons.json"
 
 
 def answers(engine, questions):
-    """All of them by one process; an answer that is no answer ends this."""
+    """Asks all questions of one process; an invalid answer ends the test."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
     said = subprocess.run(engine, input=lines, capture_output=True, text=True, check=True).stdout
     found = [json.loads(line) for line in said.splitlines()]
@@ -24,12 +24,12 @@ def answers(engine, questions):
 
 
 def lies_in(number, wanted):
-    """`wanted`: "alive", which is anything but 0, or the least and the largest."""
+    """`wanted`: "alive" (not 0), or the smallest and the largest value."""
     return number is not None and (number != 0 if wanted == "alive" else wanted[0] <= number <= wanted[1])
 
 
 def share(look, lesson, claim):
-    """Percent of what the mask does not hide, of one cause in the lesson's layer."""
+    """Percentage of unmasked entries with one cause in the lesson's layer."""
     kinds, counts = [cause["kind"] for cause in look["page"]["causes"]], {}
     for shares in look["page"]["shares"]:
         if shares["probe"].split(".")[-1] == claim["share"] and shares["layer"] == lesson["show"]["layer"]:
@@ -39,13 +39,13 @@ def share(look, lesson, claim):
 
 
 def questions_of(lesson):
-    """What sets it up, and of each claim a look and a question."""
+    """The lesson's set-up, then a look and a question for each claim."""
     begun = [{"ask": "begin", "model": at, **model} for at, model in enumerate(lesson["models"])]
     for question in begun[:]:
         slices = [min(1000, lesson["steps"] - done) for done in range(0, lesson["steps"], 1000)]
         begun += [{"ask": "train", "model": question["model"], "steps": steps} for steps in slices]
     asked = []
-    for model in lesson.get("edited_models", [lesson["show"]["model"]]):  # they can be made
+    for model in lesson.get("edited_models", [lesson["show"]["model"]]):  # the edits can be made
         begun.append({"ask": "look", "model": model, "sample": lesson["sample"], "edits": lesson["edits"]})
     for claim in lesson["claims"]:
         at = {"model": claim.get("model", 0)}
@@ -56,7 +56,7 @@ def questions_of(lesson):
         elif "value" in claim:
             asked.append({"ask": "value", **at, "what": claim["value"]})
         elif "loss" in claim or "share" in claim:
-            asked.append(asked[-1])  # the look says it
+            asked.append(asked[-1])  # the look has the answer
         else:
             asked.append({"ask": "edit", **at, "edits": lesson["edits"]})
     return begun, asked
@@ -78,7 +78,7 @@ def holds(lesson, claim, look, answer):
 
 
 def check(engine, lessons):
-    """How many claims there are."""
+    """The number of claims."""
     count = 0
     for lesson in lessons:
         begun, asked = questions_of(lesson)

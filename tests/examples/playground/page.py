@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Uses the playground's page in Chromium as a reader would: every lesson, training, edits, the inspector, links, hostile texts; its numbers are
-those of the program. With a folder, pictures of it are left there.
-Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 where there is no Chromium or no module"""
+"""Uses the playground's page in Chromium like a reader: every lesson, training, edits, the inspector, links, hostile texts; compares its numbers
+with the program's. --pictures writes pictures of the page.
+Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 without Chromium or module"""
 import argparse
 import base64
 import json
@@ -22,7 +22,7 @@ from page_driver import Browser  # noqa: E402
 
 
 class Playground(Browser):
-    """The page, with what goes wrong and what it asks the network for kept."""
+    """The page, with its errors and its network requests recorded."""
 
     def show(self, path, fragment="", width=1500, height=950, scheme="light"):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
@@ -101,7 +101,7 @@ def check_edits(page):
 
 
 def check_saving(page):
-    """What is saved is a picture that the browser itself can open; the link is there to be copied."""
+    """Saved files are pictures that the browser itself can open; the link can be copied."""
     page.get("HTMLAnchorElement.prototype.click = function () { globalThis.saved = { name: this.download, href: this.href }; }; 0")
     for picture, ending in ((".pairs canvas", ".png"), (".curve svg", ".svg")):
         page.get(f"document.querySelector('{picture}').dispatchEvent(new PointerEvent('pointerover', {{ bubbles: true }}))")
@@ -115,7 +115,7 @@ def check_saving(page):
 
 
 def check_weights(page, path, program):
-    """A number of q, a row of a table and a tap, edited by slider, choosers, fields and keys, do what the program says of them."""
+    """A number of q, a row of a table and a tap, edited by slider, choosers, fields and keys, have the effect that the program reports."""
     def choose(what, text):
         page.type(f"[data-focus='{what}']", text)
         page.get("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -172,14 +172,14 @@ def check_weights(page, path, program):
 
 
 def row_shown(page):
-    """Of the loupe in the frame: by name the numbers of its charts."""
+    """Returns the numbers of the loupe's charts in the frame, by name."""
     pictures = [label.split(": ")[-1].split() for label in page.texts(".loupe svg", "getAttribute('aria-label')")]
     numbers = [[float(word) for word in words if word != "masked"] for words in pictures]
     return dict(zip(("gates", "positions", "logits", "pattern"), numbers, strict=True))
 
 
 def said_of(place, row, edits, program):
-    """By the program: the loss of the pass with these edits, what its page says of answers, and the same numbers of the row."""
+    """Returns from the program the loss of the pass with these edits, the page's words on answers, and the same numbers of the row."""
     values = [{"ask": "value", "model": 0, "what": f"{name} {place} j={j}"} for name, row in row.items() for j in range(len(row))]
     _, _, look, *found = answers([program, "playground", "--answer"], [{"ask": "begin", "model": 0, "scheme": "cope"},
                                  {"ask": "train", "model": 0, "steps": 20}, {"ask": "look", "model": 0, "edits": edits}, *values])
@@ -193,8 +193,8 @@ def close(what, shown, wanted):
 
 
 def check_inspector(page, path, program):
-    """A gate moved by key in the inspector's loupe: what the page shows then is what the program says of the same edits."""
-    own = "blocks.0.attention.position.table *= 300"  # else 20 steps of training make next to nothing of a gate
+    """Moves a gate by key in the inspector's loupe: the page must show the program's numbers for the same edits."""
+    own = "blocks.0.attention.position.table *= 300"  # otherwise a gate has almost no effect after 20 steps of training
     page.show(path, f"step=20&edit={urllib.parse.quote('0:' + own)}")
     page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
     page.click("[data-focus='look 0']")
@@ -209,7 +209,7 @@ def check_inspector(page, path, program):
     for name, row in first.items():
         close(name, row, [each["value"] for each in numbers[name]])
     page.press("[data-key=gate]", "End")  # moves the gate to 1
-    page.press(".loupe", "ArrowLeft", "ArrowDown")  # and that of the key before by a step
+    page.press(".loupe", "ArrowLeft", "ArrowDown")  # and moves the previous key's gate by a step
     moved = {j: 1, j - 1: first["gates"][j - 1] - 0.05}
     page.until("document.querySelector('.moved').textContent.startsWith('With these gates')")
     after, wanted = said_of(at, first, [own, *(f"gates {at} j={key} = {gate!r}" for key, gate in moved.items())], program)

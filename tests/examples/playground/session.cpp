@@ -1,4 +1,4 @@
-// The playground's session: it learns as `train` does, shows edits in force, and answers whatever it is asked with a
+// The playground's session: it learns like `train`, shows active edits, and answers every request with a
 // sentence.
 #include "examples/whence/playground/session.h"
 
@@ -22,7 +22,7 @@ Json asked(playground::Session& session, const std::string& question) {
   return Json::read(session.answer(question), question);
 }
 
-// Of a quantity of the last look: its numbers in layer 0, or those of its gradient.
+// Returns the numbers of the last look's quantity in layer 0, or of its gradient.
 std::vector<double> numbers_of(
     const playground::Session& session, const Json& look, const std::string& name, const char* field) {
   for (const Json& quantity : look.object("page").objects("quantities")) {
@@ -122,7 +122,7 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   CHECK(percent_of(R"({"ask": "errors", "model": 0, "sequences": 40})") ==
         percent_of(R"({"ask": "errors", "model": 1, "sequences": 40})"));
   CHECK(has(asked(session, R"({"ask": "train", "model": 0, "steps": 1})").text("error"), "stays as it was trained"));
-  // Elsewhere, from the files alone.
+  // In another folder, from the files alone.
   const auto files = look::files_of(options);
   std::filesystem::remove_all(run);
   for (const auto& [name, bytes] : files) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The module `whence` of Python, with numpy, and with PyTorch where it is: python3 tests/examples/python/door.py"""
+"""Tests the Python module `whence` with numpy, and with PyTorch if installed: python3 tests/examples/python/door.py"""
 import os
 import pathlib
 import sys
@@ -57,7 +57,7 @@ class Numpy(Case):
             self.assertEqual(found["output"].dtype, dtype)
             np.testing.assert_allclose(found["output"], attention(q, k, v), atol=near)
             np.testing.assert_allclose(found["pattern"].sum(-1), 1, atol=near)
-            # Each value's gradient under ones is what all queries give it.
+            # Each value's gradient for a cotangent of ones is the sum of its weights over all queries.
             np.testing.assert_allclose(found["gradient.v"][..., 0], found["pattern"].sum(-2), atol=10 * near)
         for executor in ("reference", "tiled", "strips"):
             other = whence.run("none", *operands(), executor=executor)["output"]
@@ -70,7 +70,7 @@ class Numpy(Case):
         self.assertFalse(whence.compare(ours, theirs, names=names, tolerance=0)["differs"])
         self.assertEqual(len(whence.compare(ours, theirs, names=names)["tensors"]), len(ours))
         theirs["pos"][1, 0, 3, 2] += 0.5
-        theirs["gates"][0, 0, 1, 3] = 1  # of a key that the mask hides
+        theirs["gates"][0, 0, 1, 3] = 1  # a masked key
         found = whence.compare(ours, theirs, names=names, scheme="cope")
         self.assertEqual((found["differs"], found["first"]), (True, "positions"))
         self.assertIn("positions (theirs: pos), at [1,0,3,2]", found["headline"])
@@ -96,10 +96,10 @@ class Numpy(Case):
         one = whence.op("add", x, x, cotangent=np.ones((2, 3)))
         one["gradient.0"][:] = 7
         np.testing.assert_array_equal(one["gradient.1"], np.ones((2, 3)))
-        view = whence.op("contiguous", x)["output"]  # of what is contiguous: a view
+        view = whence.op("contiguous", x)["output"]  # a view, because x is contiguous
         view[:] = 0
         np.testing.assert_array_equal(x, np.arange(6.0).reshape(2, 3))
-        kept = [whence.op("exp", np.zeros(1000))["output"] for _ in range(100)]  # results outlive what they were made of
+        kept = [whence.op("exp", np.zeros(1000))["output"] for _ in range(100)]  # results outlive their inputs
         self.assertTrue(all((each == 1).all() for each in kept))
 
     def test_run_refuses(self):
@@ -130,7 +130,7 @@ class Numpy(Case):
         self.refused(ValueError, ["sample 'x' given; one of"], whence.op, "matmul", a, b, sample="x")
 
     def test_ops_refuse_what_would_not_fit(self):
-        """Any op, with arrays of wrong shapes and wild indices: an answer or an exception, never a crash."""
+        """Calls any op with arrays of wrong shapes and wild indices: a result or an exception, never a crash."""
         random = np.random.default_rng(4)
         answered = refused = 0
 
@@ -169,7 +169,7 @@ class Numpy(Case):
 
 
 class Runs(Case):
-    """What train leaves, loaded and looked into."""
+    """Runs of train, loaded and inspected."""
 
     @classmethod
     def setUpClass(cls):
@@ -197,7 +197,7 @@ class Runs(Case):
         a, b = np.random.default_rng(1).standard_normal((2, hessian.size))
         self.assertAlmostEqual(a @ hessian.times(b), b @ hessian.times(a), delta=1e-9 * np.linalg.norm(hessian.times(b)) * np.linalg.norm(a))
         np.testing.assert_allclose(hessian.times(a + 2 * b), hessian.times(a) + 2 * hessian.times(b), rtol=1e-6, atol=1e-9)
-        counts = [sum(answer is not None for answer in run.predictions(sample=k)) for k in (0, 1)]  # the loss is a mean over all that is asked
+        counts = [sum(answer is not None for answer in run.predictions(sample=k)) for k in (0, 1)]  # the loss is a mean over all graded tokens
         np.testing.assert_allclose(sum(counts) * run.hessian(2).times(a), counts[0] * first.times(a) + counts[1] * hessian.times(a), rtol=1e-6, atol=1e-9)
         self.refused(ValueError, [f"f64 of {hessian.size} numbers required"], hessian.times, a[:3])
         self.refused(ValueError, ["sequences: 0 given"], run.hessian, 0)
@@ -207,7 +207,7 @@ class Runs(Case):
         tokens = np.array([[0, 3, 1, 4], [2, 3, 0, 4]])
         logits = run.forward(tokens)
         self.assertEqual((logits.shape, logits.dtype), ((2, 4, 5), np.float64))
-        np.testing.assert_allclose(run.forward(tokens[:, :2]), logits[:, :2], atol=1e-12)  # nothing is seen of what is to come
+        np.testing.assert_allclose(run.forward(tokens[:, :2]), logits[:, :2], atol=1e-12)  # no row sees later tokens
         self.refused(ValueError, ["tokens: 5 given; 0 to 4"], run.forward, tokens + 1)
         self.refused(ValueError, ["[batch, token] required"], run.forward, tokens[0])
         if torch:
@@ -251,7 +251,7 @@ class Runs(Case):
         name = "blocks.1.attention.output"
         patched, there = run.trace(patch="output layer=1", from_sample=1), run.trace(sample=1)
         np.testing.assert_array_equal(patched[name].value, there[name].value)
-        self.assertFalse(patched["blocks.1.attention.v"].gradient.any())  # what is put in hands no gradient on
+        self.assertFalse(patched["blocks.1.attention.v"].gradient.any())  # patched numbers pass no gradient on
         self.refused(ValueError, ["--from-sample N"], run.patch, "output")
         self.refused(ValueError, ['"z" given; one of'], run.attribution, answer="z")
 
@@ -274,7 +274,7 @@ class Runs(Case):
         whence.train(str(text), out=f"{self.folder.name}/lm", steps=2, warm_up=0, dim=16, layers=1, heads=2, length=16, batch=2, evaluate_to=1, quiet=True)
         run = whence.load(f"{self.folder.name}/lm")
         self.assertTrue(run.generate("the cat", tokens=5, greedy=True).startswith("the cat"))
-        self.assertEqual(run.tokens(prompt="abc"), ["a", "b"])  # the third is what the second is asked for
+        self.assertEqual(run.tokens(prompt="abc"), ["a", "b"])  # the third is the target of the second
         self.assertEqual("".join(run.tokens(length=7)), "the cat")
         text.unlink()
         self.assertEqual(whence.load(run.folder).forward([[1, 2, 3]]).shape, (1, 3, 256))  # the model needs no text
@@ -301,7 +301,7 @@ class Torch(Case):
         for scheme in ("cdape(kerple)", "cope(p_max=3)", "rope", "alibi", "shaw", "t5"):
             for executor in ("auto", "reference"):
                 function = self.made(scheme, executor=executor)
-                for parameter in function.parameters():  # not where tables are zero
+                for parameter in function.parameters():  # moves tables away from zero
                     torch.nn.init.uniform_(parameter, 0.1, 0.9)
                 names = [name for name, _ in function.named_parameters()]
 
@@ -313,7 +313,7 @@ class Torch(Case):
     def test_shared_keys(self):
         q, k, v = self.inputs()
         k, v = (each[:, :1].detach().requires_grad_() for each in (k, v))
-        s = (q @ k.transpose(-1, -2) / D**0.5).masked_fill(torch.ones(T, T).triu(1) > 0, -torch.inf)  # one head of keys for both of queries
+        s = (q @ k.transpose(-1, -2) / D**0.5).masked_fill(torch.ones(T, T).triu(1) > 0, -torch.inf)  # one key head for both query heads
         theirs = s.softmax(-1) @ v
         ours = self.made("none", kv_heads=1)(q, k, v)
         for expected, found in zip((theirs, *torch.autograd.grad(theirs.sin().sum(), (q, k, v))),
@@ -347,7 +347,7 @@ class Torch(Case):
         self.refused(RuntimeError, ["modified by an inplace operation"], output.sum().backward)
 
     def test_nothing_is_copied(self):
-        """What is written behind torch's back is seen: the pass holds the caller's own numbers."""
+        """Writes that torch does not notice are seen, because the pass uses the caller's own numbers."""
         for executor in ("reference", "tiled"):
             function, (q, k, v) = self.made("none", executor=executor), self.inputs()
             output = function(q, k, v)

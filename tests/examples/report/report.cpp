@@ -68,8 +68,8 @@ TEST_CASE("report: escape and base64") {
 
 TEST_CASE("report: nothing refers to the outside, and without a matrix and a plot there is no script") {
   Page page = small_page();
-  CHECK(
-      occurrences(html(page), "://") == occurrences(html(page), "\"http://www.w3.org/2000/svg\""));  // a name, no place
+  CHECK(occurrences(html(page), "://") ==
+        occurrences(html(page), "\"http://www.w3.org/2000/svg\""));  // a namespace, not an address
   page.plots.clear();
   const std::string text = html(page);
   for (const char* outside :

@@ -1,4 +1,4 @@
-// Training by several ranks: the bits of one, in every precision; what all agree on; who is told of what goes wrong.
+// Training by several ranks: the bits of one rank, in every precision; agreement of all; reports of errors.
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <functional>
@@ -31,7 +31,7 @@ struct Taken {
   std::vector<std::vector<double>> weights;
 };
 
-// Three steps of a small model, of `parts` parts each, by `size` ranks; what each rank has then.
+// Takes three steps of a small model, of `parts` parts each, by `size` ranks. Returns the state of each rank.
 std::vector<Taken> taken(
     int size, std::int64_t parts, DType precision, const std::string& scheme, double loss_scale = 65536) {
   std::vector<Taken> all(static_cast<std::size_t>(size));
@@ -40,7 +40,7 @@ std::vector<Taken> taken(
         {.vocabulary = 11, .length = 7, .dim = 12, .layers = 2, .heads = 3, .scheme = scheme, .dropout = 0.1});
     model.initialise(3);
     MixedPrecision mixed(model, precision, {.weight_decay = 0.1}, {.initial = loss_scale});
-    const MakeBatch batch = [](std::int64_t part) {  // of different numbers of targets
+    const MakeBatch batch = [](std::int64_t part) {  // with different numbers of targets
       const index_t sequences = 1 + part % 3;
       const Tensor tokens = Tensor::empty({sequences, 7}, DType::i64);
       const Stream random(1, "ranks", static_cast<std::uint64_t>(part));
@@ -170,12 +170,13 @@ TEST_CASE("ranks: one with other options, or other data, is named on all, and no
     CHECK_MESSAGE(has(text, "rank 0 and rank 1 have lr \"0.0003\" and \"0.5\""), text);
 }
 
-TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at any moment ends all; told once") {
+TEST_CASE(
+    "ranks: killed at their start they leave nothing; a signal to stop at any moment ends all, with one message") {
   const Scratch scratch("ranks-start");
   const auto shared = [] {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator("/dev/shm"))
-      if (has(entry.path().filename(), "whence")) names.insert(entry.path().filename());  // of others there may be more
+      if (has(entry.path().filename(), "whence")) names.insert(entry.path().filename());  // others may have more
     return names;
   };
   const std::set<std::string> before = shared();
@@ -188,7 +189,7 @@ TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at 
       program.signal(fault);
       const Outcome ended = program.finish_within(30);
       CHECK_MESSAGE(ended.code == (fault == SIGKILL ? 128 + SIGKILL : 130), ended.err);
-      // Orphans are gone when init has taken them over and waited for them, which it does when it comes to it.
+      // Orphans are gone after init has adopted them and waited for them, at a time of its choice.
       for (const pid_t rank : ranks) CHECK(soon([&] { return kill(rank, 0) != 0; }));
     }
   for (const std::string& name : shared()) CHECK_MESSAGE(before.contains(name), name);

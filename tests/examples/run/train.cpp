@@ -273,7 +273,7 @@ TEST_CASE("train: a loss or gradient that is not finite, and a loss scale at its
     CHECK_MESSAGE(has(outcome.err, named ? "; finite numbers required; input 0 is " : "finite"), outcome.err);
     CHECK_MESSAGE((outcome.err.starts_with("whence train: ") && count(outcome.err, "\n") == 1), outcome.err);
     CHECK_FALSE(fs::exists(scratch / "run/weights.safetensors"));
-    CHECK(has_checkpoint(scratch / "run"));  // of before it
+    CHECK(has_checkpoint(scratch / "run"));  // from before it
     fs::remove_all(scratch / "run");
   }
 }

@@ -1,4 +1,4 @@
-// Associative recall: the generator, and the paper's construction, which must be right on every sequence.
+// Associative recall: the generator, and the paper's construction. It must be right on every sequence.
 #include <doctest/doctest.h>
 #include <cmath>
 #include <set>
@@ -31,7 +31,7 @@ TEST_CASE("associative recall: the last token was seen once before, the target i
       const std::set<std::int64_t> different(begin, begin + 11);
       CHECK(different.size() == 11);
       const auto seen = std::find(begin, begin + 11, begin[11]) - begin;
-      REQUIRE(seen < 10);  // something stands behind it that is not the trigger itself
+      REQUIRE(seen < 10);  // a token other than the trigger follows it
       CHECK(batch.targets[static_cast<std::size_t>(row * 12 + 11)] == begin[seen + 1]);
       for (index_t i = 0; i < 11; ++i) CHECK(batch.targets[static_cast<std::size_t>(row * 12 + i)] == no_target);
       ++places[static_cast<std::size_t>(seen)], ++answers[static_cast<std::size_t>(begin[seen + 1])];
@@ -87,7 +87,7 @@ TEST_CASE("associative recall: by construction 100 %, in both forms and executor
 TEST_CASE("associative recall: a kernel that looks the other way is wrong, so that the test above can be") {
   const Batch batch = random_batch(24, 40, "anywhere", 20);
   const auto scheme = recall_scheme(KernelForm::module, true);
-  // The construction is in the weights alone: with these of a fresh cdape the same head knows nothing.
+  // The construction is in the weights alone: with weights of a fresh cdape the same head only guesses.
   const auto fresh = parse_schemes("cdape(none, width=2, kernel=3)")[0].make({.dim = 1, .heads = 1});
   fresh->initialise(1);
   CHECK(scheme->parameters().size() == fresh->parameters().size());
@@ -133,7 +133,7 @@ double least_two_layer_mass(const Batch& batch, index_t vocabulary) {
     const Tokens& x = row.inputs;
     double answer = 0, all = 0;
     for (std::size_t j = 0; j < x.size(); ++j) {
-      std::vector<double> previous(static_cast<std::size_t>(vocabulary));  // what layer 1 puts into row j
+      std::vector<double> previous(static_cast<std::size_t>(vocabulary));  // output of layer 1 in row j
       double sum = 0;
       for (std::size_t k = 0; k <= j; ++k) sum += k + 1 == j ? std::exp(b) : 1;
       for (std::size_t k = 0; k <= j; ++k)
@@ -164,7 +164,7 @@ TEST_CASE("associative recall: two plain layers with positions, 100 % and the ma
         CHECK(outcome.errors.wrong_tokens == 0);
         CHECK(outcome.least_mass == doctest::Approx(mass).epsilon(1e-4));
       }
-      // As printed the first token's key is its own, and where it is the trigger it is looked at too.
+      // As printed the first token's key is its own, and if it is the trigger it also gets attention.
       const RecallOutcome printed =
           recall_by_two_layers(batch, vocabulary, SecondKey::as_printed, {reference_executor()});
       if (trigger == "first") CHECK(printed.errors.token_percent() == 100.0);

@@ -1,4 +1,4 @@
-// The answers of the fifteen Chomsky-hierarchy tasks: printed examples, and every label recomputed along another path.
+// The answers of the fifteen Chomsky-hierarchy tasks: printed examples, and every label recomputed in another way.
 #include "examples/whence/tasks/chomsky.h"
 
 #include <doctest/doctest.h>
@@ -18,8 +18,8 @@ __extension__ using Wide = unsigned __int128;
 
 Reading reading_of(const ChomskyProblem& problem) { return problem.default_reading.value_or(Reading::source); }
 
-// Calls check(string, answer, reading) for many strings of a problem, in both readings where there are two: lengths
-// 1 ... 44, some near powers of two, the longest tested.
+// Calls check(string, answer, reading) for many strings of a problem, in both readings if there are two: lengths
+// 1 ... 44, some near powers of two, and the longest one tested.
 template <class Check> void for_many(const std::string& name, Reading reading, const Check& check) {
   const ChomskyProblem& problem = chomsky_problem(name);
   std::vector<index_t> lengths(44);
@@ -44,7 +44,7 @@ template <class Check> void for_many(const std::string& name, const Check& check
   if (chomsky_problem(name).default_reading) for_many(name, Reading::paper, check);
 }
 
-// What stands before the end of a terminated answer. Behind it: zeros.
+// Returns the part before the end of a terminated answer. After the end there must be zeros.
 Tokens before_end(const Tokens& given) {
   const auto end = std::find(given.begin(), given.end(), end_of_answer);
   REQUIRE(end != given.end());
@@ -63,7 +63,7 @@ std::string characters(const std::string& problem, const Tokens& string) {
 
 int in_range(int value) { return (value % 5 + 5) % 5; }
 
-// No brackets: split at the last + or -, else at the last *. A sign before and after an operator belongs to its digit.
+// Splits text without brackets at the last + or -, else at the last *. Other signs belong to their digits.
 int flat_value(const std::string& text) {
   const auto is_binary = [&](std::size_t i) { return i > 0 && std::isdigit(text[i - 1]); };
   for (std::size_t i = text.size(); i-- > 1;) {
@@ -76,7 +76,7 @@ int flat_value(const std::string& text) {
   return in_range(std::stoi(text));
 }
 
-// The innermost pair of brackets becomes its value until none is left.
+// Replaces the innermost pair of brackets by its value until none is left.
 int bracket_value(std::string text) {
   for (std::size_t close = text.find(')'); close != std::string::npos; close = text.find(')')) {
     const std::size_t open = text.rfind('(', close);
@@ -101,7 +101,7 @@ struct Pair {
   Tokens first, second;
 };
 
-// The numbers of "n 2 m", most significant digit first.
+// Returns the numbers of "n 2 m", most significant digit first.
 Pair numbers_of(Tokens string, Reading reading) {
   if (reading == Reading::source) std::reverse(string.begin(), string.end());
   const auto between = std::find(string.begin(), string.end(), 2);
@@ -189,8 +189,8 @@ TEST_CASE("chomsky: strings and answers that the data's source makes, and those 
            {"missing_duplicate", "1011213", "0"}, {"binary_addition", "001201101", "0101120000"},
            {"binary_addition", "10012000001", "100101200000"}, {"binary_multiplication", "001201101", "000110120"},
            {"compute_sqrt", "100101", "110"}, {"compute_sqrt", "111", "10"}, {"bucket_sort", "10204112", "00111224"},
-           // Printed, where 0 is True. Not theirs: a root of 100010 that is not 101, and two bracket examples with a
-           // minus before a bracket, which the grammar lacks.
+           // Printed examples, where 0 is True, without a root of 100010 that is not 101, and without two examples that
+           // have a minus before a bracket, against the grammar.
            {"even_pairs", "00110", "0"}, {"parity_check", "000110", "0"}, {"modular_arithmetic", "15264", "4", paper},
            {"cycle_navigation", "011210", "2"}, {"stack_manipulation", "01100232", "011020000"},
            {"reverse_string", "00110", "01100"}, {"duplicate_string", "01001", "0100101001"},

@@ -1,5 +1,5 @@
-// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses,
-// options, the model. How batches are cut: tasks.cpp.
+// The strings of the Chomsky-hierarchy tasks: their distribution, shortest lengths, batches, test sets, guesses, options,
+// the model. For the cutting of batches see tasks.cpp.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,6 @@ Tokens drawn(const std::string& name, index_t length, std::uint64_t number, Read
   return chomsky_problem(name).draw(draw, length, reading);
 }
 
-// How often f(string) took each value.
 template <class Function>
 auto counted(const std::string& name, index_t length, int strings, Reading reading, const Function& f) {
   std::map<decltype(f(Tokens{})), int> counts;
@@ -36,7 +35,6 @@ std::set<Tokens> support(const std::string& name, index_t length, Reading readin
   return strings;
 }
 
-// All strings of `length` symbols below `kinds`.
 std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
   std::set<Tokens> strings{{}};
   for (index_t i = 0; i < length; ++i) {
@@ -50,12 +48,11 @@ std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
   return strings;
 }
 
-// Within five standard deviations.
+// Checks a share within five standard deviations.
 void check_share(int count, int total, double p) {
   CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
 }
 
-// Every value with the same probability.
 template <class Counts> void check_uniform(const Counts& counts, std::size_t values) {
   CHECK(counts.size() == values);
   int total = 0;
@@ -63,7 +60,6 @@ template <class Counts> void check_uniform(const Counts& counts, std::size_t val
   for (const auto& [value, count] : counts) check_share(count, total, 1 / static_cast<double>(values));
 }
 
-// Percent of answers that a guess gets right.
 double accuracy(const Guess& guess, const Batch& batch) {
   Errors errors;
   errors.add(batch, guess.predict(batch));
@@ -116,14 +112,14 @@ TEST_CASE("chomsky: what is drawn uniformly is uniform") {
   check_uniform(counted("modular_arithmetic_brackets", 5, 15000, Reading::source, whole), 75);
   check_uniform(counted("compute_sqrt", 4, 8000, Reading::source, whole), 15);
   check_uniform(counted("missing_duplicate", 4, 8000, Reading::source, whole), 16);
-  // The stack's length on 1 ... l - 1; what is done is pop, push 0 or push 1.
+  // The stack's length is uniform on 1 ... l - 1; the actions are pop, push 0 and push 1.
   const auto stack = [](const Tokens& string) {
     return std::count_if(string.begin(), string.end(), [](auto symbol) { return symbol < 2; });
   };
   check_uniform(counted("stack_manipulation", 12, 8000, Reading::source, stack), 11);
   check_uniform(
       counted("stack_manipulation", 12, 8000, Reading::source, [](const Tokens& string) { return string.back(); }), 3);
-  // The separator at 1 ... l - 2; given its place each positive number.
+  // The separator is uniform on 1 ... l - 2, and so is each positive number, given its place.
   const auto separator = [](const Tokens& string) {
     return std::find(string.begin(), string.end(), 2) - string.begin();
   };
@@ -138,7 +134,7 @@ TEST_CASE("chomsky: what is drawn uniformly is uniform") {
 }
 
 TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
-  // (L op R) of 12 symbols: L has 1 ... 8, evenly. L ends when brackets balance again and a digit or bracket was read.
+  // (L op R) of 12 symbols: L has 1 ... 8, uniformly. L ends when brackets balance after a digit or bracket.
   const auto first_part = [](const Tokens& string) {
     std::size_t at = 1;
     for (int depth = 0;; ++at) {
@@ -147,7 +143,7 @@ TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
     }
   };
   check_uniform(counted("modular_arithmetic_brackets", 12, 8000, Reading::source, first_part), 8);
-  // The operator is evenly one of three, of two in equations.
+  // The operator is uniformly one of three, or of two in equations.
   const auto operation = [](const Tokens& string) { return string[2]; };
   check_uniform(counted("modular_arithmetic_brackets", 5, 8000, Reading::source, operation), 3);
   check_uniform(counted("solve_equation", 7, 8000, Reading::source, operation), 2);
@@ -184,8 +180,7 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
                    drawn(name, length, static_cast<std::uint64_t>(number)), Reading::source)[0] == 0;
     return static_cast<double>(zeros) / strings;
   };
-  // Products make 0 frequent behind brackets. A constant guess scores what nearly every
-  // scheme of the papers scores there.
+  // Products make 0 frequent after brackets. A constant guess has about the score of nearly every scheme in the papers.
   for (const index_t length : {100, 200, 300})
     CHECK(share_of_zero("modular_arithmetic_brackets", length, 4000) == doctest::Approx(0.31).epsilon(0.08));
   CHECK(share_of_zero("solve_equation", 200, 4000) == doctest::Approx(0.2).epsilon(0.12));
@@ -223,7 +218,7 @@ TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
         CHECK(given == problem.answer(string, problem.default_reading.value_or(Reading::source)));
         CHECK(std::ranges::count(row.inputs, std::ssize(problem.symbols)) == std::ssize(given));
         CHECK(std::ranges::count(row.targets, no_target) == first);
-        // Graded: up to the first 2 of the three that have an end.
+        // Graded up to the first 2, for the three tasks with an end.
         const bool ends = problem.name == "stack_manipulation" || problem.name.starts_with("binary");
         const auto end = ends ? std::find(given.begin(), given.end(), 2) + 1 : given.end();
         std::fill(end, given.end(), no_target);

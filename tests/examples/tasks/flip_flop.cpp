@@ -1,4 +1,4 @@
-// The flip-flop generator against independent labels, the closed form of its statistics, and its definition's edges.
+// The flip-flop generator: independent labels, the closed form of its statistics, and edge cases of its definition.
 #include "examples/whence/tasks/flip_flop.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using namespace whence::tasks;
 
 namespace {
 
-// The answer of a string, found from the text alone: the character behind the last 'w'.
+// Returns the answer of a string from the text alone: the character after the last 'w'.
 char answer(const std::string& string) { return string[string.rfind('w') + 1]; }
 
 Tokens tokens_of(const std::string& string) {
@@ -127,7 +127,7 @@ TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
   const auto task = make_task("flip_flop");
   const std::vector<Guess> guesses = task->guesses();  // always 0, first bit, last bit of any pair, most frequent bit
   REQUIRE(guesses.size() == 4);
-  // The reads of these strings, all of one length, that each guess has wrong.
+  // Counts each guess's wrong reads in these strings, all of one length.
   const auto wrong = [&guesses](const std::vector<std::string>& strings) {
     Batch batch{
         .sequences = static_cast<index_t>(strings.size()), .positions = static_cast<index_t>(strings[0].size()) - 1};
@@ -148,7 +148,7 @@ TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
     return found;
   };
   CHECK(wrong({"w1i0r1i0r1"}) == std::vector<std::int64_t>{2, 0, 2, 2});  // 1:1 and 2:2, a tie is 0
-  // Nothing carries over from one sequence to the next: each starts its count anew.
+  // Each sequence starts its own count.
   CHECK(wrong({"w1r1", "w0r0"}) == std::vector<std::int64_t>{1, 0, 0, 0});
   CHECK(wrong({"w0r0", "w1r1"}) == std::vector<std::int64_t>{1, 0, 0, 0});
   // Bits are fair, so a constant guess is wrong half the time. The last bit of any pair is right when that pair is a w

@@ -1,4 +1,4 @@
-// Tasks from JSON lines: what is read, cut, refused; and such a task trained, resumed, looked at and swept.
+// Tasks from JSON lines: reading, cutting, refusals; and training, resuming, look and a sweep of such a task.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ std::string line_of(const std::string& context, const std::string& question, con
   return nlohmann::json{{"context", context}, {"question", question}, {"answer", answer}}.dump() + '\n';
 }
 
-// Which of two letters is asked for, in all orders of four letters: 24 contexts, 4 questions.
+// Questions for letters, in all orders of four letters: 24 contexts, 4 questions.
 std::string letters() {
   std::string order = "abcd", lines;
   do {
@@ -37,7 +37,7 @@ std::string spelled(const Task& task, const Tokens& tokens) {
   return text;
 }
 
-// The refusal of such a training file, of three lines that are good and these.
+// Returns the refusal of a training file of three good lines and these.
 std::string refusal(const Scratch& scratch, const std::string& lines, const Arguments& more = {}) {
   write_file(
       scratch / "bad.jsonl", line_of("a b", "c?", "a") + line_of("b a", "c?", "b") + line_of("a", "", "b") + lines);
@@ -85,7 +85,7 @@ TEST_CASE("a task from JSON lines: every line once an epoch; what is set aside i
   };
   const Batch epoch = task->training_batch(5, 1, 78);
   rows(epoch, trained);
-  CHECK(trained.size() == 78);  // of 96, without twice 9
+  CHECK(trained.size() == 78);  // 96 without twice 9
   std::set<Tokens> second;
   rows(task->training_batch(5, 2, 78), second);
   CHECK(second == trained);
@@ -160,7 +160,7 @@ TEST_CASE("bad lines of a task are refused with file, line and symbol") {
   CHECK(refusal(scratch, "", words(both)).empty());
 }
 
-TEST_CASE("files for tests stand between commas, and may have commas in their names and folders") {
+TEST_CASE("test files are separated by commas, and may have commas in their names and folders") {
   const Workplace here("jsonl-commas");
   std::filesystem::create_directories("a, b");
   for (const char* name : {"train.jsonl", "questions, v2.jsonl", "plain.jsonl", "a, b/c,d.jsonl", "x", "x,y"})
@@ -177,7 +177,7 @@ TEST_CASE("files for tests stand between commas, and may have commas in their na
   CHECK(sets("a, b/c,d.jsonl,plain.jsonl") == "c,d.jsonl|plain.jsonl|");
   CHECK(sets("x,y") == "x,y|");  // the longest name that is there
   CHECK_THROWS_WITH_AS((void)sets("plain.jsonl,none, v2.jsonl"), doctest::Contains("/none: cannot read"), InputError);
-  std::filesystem::current_path("a, b");  // a folder that nobody typed
+  std::filesystem::current_path("a, b");  // a folder with a comma
   write_file("train.jsonl", letters()), write_file("plain.jsonl", letters());
   CHECK(sets("plain.jsonl,train.jsonl") == "plain.jsonl|train.jsonl|");
 }

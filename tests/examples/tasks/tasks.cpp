@@ -16,14 +16,13 @@ using namespace whence::tasks;
 
 namespace {
 
-// What the tokens spell, and where there is none.
 std::string text_of(const Task& task, const Tokens& tokens) {
   std::string text;
   for (const std::int64_t token : tokens) text += token == no_target ? "." : task.text(token);
   return text;
 }
 
-// The part is the whole's rows from `first` on, up to what the longer of the two is filled up with; and so are guesses.
+// Checks that the part has the whole's rows from `first` on, up to the filling of the longer one; also for guesses.
 void check_part(const Batch& whole, index_t first, const Batch& part, const std::vector<Guess>& guesses) {
   const auto same = [](Tokens x, Tokens y, std::int64_t filler) {
     const std::size_t longest = std::max(x.size(), y.size());
@@ -251,7 +250,7 @@ TEST_CASE("tasks: selective copy at the paper's size") {
 
 namespace {
 
-// Runs the program's text: the value of the variable asked for, or nothing where the text does not say.
+// Runs the program's text. Returns the value of the queried variable, or nothing if the text does not set it.
 std::optional<int> interpret(const std::string& text) {
   std::istringstream words(text);
   std::map<std::string, int> values;
@@ -328,7 +327,7 @@ TEST_CASE("tasks: counting: lengths, weights of the operations, and the share th
         const int length = static_cast<int>(inputs.size()) - seen(0) + 1;  // the answer is no input
         const int steps = seen(2) + seen(3) + seen(5);
         tokens += length, cut += length > 512, operations += steps;
-        // Behind the first set, whatever increments are drawn again: a pass is `weight` times as likely as a set.
+        // After the first set a pass is `weight` times as likely as a set, whatever increments are drawn again.
         const auto behind = std::find(inputs.begin(), inputs.end(), 3) + 1;
         passes += static_cast<double>(std::count(behind, inputs.end(), 2));
         sets += static_cast<double>(std::count(behind, inputs.end(), 3));

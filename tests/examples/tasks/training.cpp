@@ -69,7 +69,7 @@ TEST_CASE("training: parts of a step make the step of one large batch, of unequa
   }
 }
 
-TEST_CASE("training step: a loop of one's own, recorded or as it stands, makes the same losses and weights") {
+TEST_CASE("training step: a user's own loop, recorded or not, makes the same losses and weights") {
   const auto task = make_task("flip_flop", {"--length", "24"});
   const auto losses_with = [&](bool recorded) {
     Transformer model(small_model(*task));

@@ -1,4 +1,4 @@
-// check_op and check_scheme, as one calls them in tests of one's own: what holds passes, and each fault is named.
+// check_op and check_scheme, as called in a user's tests: correct ones pass, and each fault is named.
 #include "examples/whence/verify/checks.h"
 
 #include <doctest/doctest.h>
@@ -15,13 +15,12 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// f(x) as an op with one sample.
 CheckedOp op_of(const std::function<Tensor(const Tensor&)>& f, const Tensor& x = normal({2, 3}, 1)) {
   const auto run = [f](const Tensors& in) { return f(in[0]); };
   return {"planted", false, [=] { return std::vector<CheckedSample>{{"two by three", false, {x}, run}}; }};
 }
 
-// The problems of an op with this one fault; "" where none was found.
+// Returns the problems found in an op with one fault, or "".
 std::string found(const CheckedOp& op) {
   const CheckReport report = check_op(op);
   CHECK(report.checks > 10);

@@ -18,8 +18,8 @@ TEST_CASE("precision report: positions end where significant digits do, gates wh
   CHECK(found.at("positions") == std::vector<double>{2048, 256, 16777216});
   CHECK(found.at("rotation_angle") == found.at("positions"));
   CHECK(found.at("alibi_1") == found.at("positions"));  // a slope that is a power of two changes no digit
-  // 16 bits: sigmoid(x), in f32, rounds to 1 where e^-x is half of the distance below 1. f32: 1 + e^-x is 1 already
-  // from e^-x = 2^-24 on.
+  // 16 bits: sigmoid(x), in f32, rounds to 1 if e^-x is half of the distance below 1. f32: 1 + e^-x is already 1 from
+  // e^-x = 2^-24 on.
   const std::vector<double>& one = found.at("sigmoid_is_one");
   CHECK(one[0] == doctest::Approx(12 * std::log(2.0)).epsilon(2e-3));
   CHECK(one[1] == doctest::Approx(9 * std::log(2.0)).epsilon(1e-2));
@@ -33,7 +33,7 @@ TEST_CASE("precision report: positions end where significant digits do, gates wh
     CHECK(found.at("cope_stored_2048")[k] <= found.at("cope_stepwise_2048")[k]);
   }
   CHECK(found.at("cope_stepwise_2048")[0] > 1);    // whole positions are lost
-  CHECK(found.at("cope_stepwise_2048")[1] > 500);  // the sum stands still at 256
+  CHECK(found.at("cope_stepwise_2048")[1] > 500);  // the sum stops at 256
   CHECK(found.at("cope_wide_2048")[0] < 0.05);
 }
 

@@ -1,4 +1,4 @@
-// gradcheck and probe as a user meets them: what they print and write, exit codes, and bad input refused in one line.
+// gradcheck and probe as a user meets them: output, files, exit codes, and bad input refused in one line.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ Tensor normal(const Shape& shape, const char* name, DType dtype = DType::f64) {
   return raw::cast(Tensor::normal(shape, 0, 1, Stream(7, name), DType::f64), dtype);
 }
 
-// What `probe --scheme cope(p_max=3)` expects, with both cotangents.
+// Returns the input of `probe --scheme cope(p_max=3)`, with both cotangents.
 Tensors cope_tensors(DType dtype = DType::f64) {
   Tensors tensors;
   for (const char* name : {"q", "k", "v", "cotangent"}) tensors[name] = normal({2, 2, 5, 4}, name, dtype);
@@ -54,7 +54,6 @@ Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::string&
   return ran("probe --scheme '" + scheme + "' --in " + scratch / "in" + " --out " + scratch / "out" + " " + more);
 }
 
-// What it writes then.
 Tensors probed(const Scratch& scratch, const Tensors& tensors, const std::string& more = {},
     const std::string& scheme = "cope(p_max=3)") {
   const Outcome outcome = probe(scratch, tensors, more, scheme);
@@ -71,7 +70,6 @@ Tensors with(Tensors tensors, const std::string& name, const Tensor& tensor) {
   return tensors;
 }
 
-// How far tensors of two results are apart at most.
 double distance(const Tensors& ours, const Tensors& theirs, const std::vector<std::string>& names) {
   double furthest = 0;
   for (const std::string& name : names) furthest = std::max(furthest, test::distance(ours.at(name), theirs.at(name)));
@@ -98,8 +96,8 @@ TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a
     CHECK(std::fabs(row - 1) < 1e-14);
   }
   CHECK(distance(found.at("gradient.pattern"), found.at("pattern")) > 0.01);
-  // sum_j over masked entries aside, d(loss)/d(logits) has the file's own cotangent in it and what the softmax sends
-  // back, whose rows sum to 0
+  // d(loss)/d(logits) is the file's own cotangent plus softmax's gradient, whose rows sum to 0. Masked entries are left
+  // out of sum_j.
   const Tensor given = cope_tensors().at("cotangent_logits"), gradient = found.at("gradient.logits");
   double both = 0;
   for (index_t j = 0; j <= 3; ++j) both += gradient.at({0, 1, 3, j}) - given.at({0, 1, 3, j});
@@ -132,7 +130,7 @@ TEST_CASE("probe: scale, mask, padding, positions and drawn parameters do what t
   CHECK(distance(halved, probed(scratch, tensors), {"gradient.q"}) == 0);
   CHECK(distance(halved, probed(scratch, tensors, "--scale 1"), {"output"}) > 0.01);
 
-  // Two tokens of padding in the second sequence; everything, besides the causal mask.
+  // Two tokens of padding in the second sequence; the causal mask applies to everything else.
   const Tensor padded = Tensor::of({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, {2, 5}, DType::boolean);
   CHECK(probed(scratch, with(tensors, "present", padded)).at("pattern").at({1, 0, 4, 1}) == 0);
   const Tensor all = Tensor::full({1, 1, 5, 5}, 1, DType::boolean);
@@ -206,7 +204,7 @@ TEST_CASE("probe: draws are written, and taken from the file where it has them")
     const Tensors by_positions = probed(scratch, with(tensors, "positions", positions), way, "rope");
     CHECK(distance(by_positions, other, {"output", "gradient.q"}) == 0);
   }
-  // Distances, as alibi reads nothing else.
+  // Draws distances, as alibi reads nothing else.
   CHECK(probed(scratch, tensors, {}, "randomised(alibi, length=64)").at("drawn").at({0}) == 0);
   for (const std::string base : {"relative", "shaw", "t5", "fire", "kerple", "transformer_xl"})
     (void)probed(scratch, tensors, "--init 1", "randomised(" + base + ", length=64)");
@@ -257,7 +255,7 @@ TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by dua
 }
 
 TEST_CASE(
-    "compare: the first that differs in the order of the pass, by name, place and numbers, under names of one's own") {
+    "compare: the first that differs in the order of the pass, by name, place and numbers, under the user's names") {
   const Scratch scratch("compare");
   const Tensors ours = probed(scratch, cope_tensors());
   Tensors theirs;
@@ -277,7 +275,7 @@ TEST_CASE(
     for (int axis = 0; axis < at.rank(); ++axis) place = place * tensor.size(axis) + at[axis];
     tensor.data<double>()[place] += by;
   };
-  change("pattern", {1, 0, 4, 2}, 1e-14);  // as rounding does
+  change("pattern", {1, 0, 4, 2}, 1e-14);  // like rounding
   CHECK(compare().code == 0);
   CHECK(compare("--tolerance 0").code == 1);
   CHECK(compare("--tolerance 1e-15").code == 1);
@@ -285,7 +283,7 @@ TEST_CASE(
   change("output", {1, 1, 4, 3}, 2);
   change("z", {0, 1, 2, 3}, -0.25);
   change("z", {0, 1, 4, 0}, 1);       // the larger one, behind it
-  change("scores", {0, 0, 1, 3}, 1);  // of a key that the mask hides
+  change("scores", {0, 0, 1, 3}, 1);  // a masked key
   const Outcome found = compare();
   CHECK(found.code == 1);
   const double z = ours.at("z").at({0, 1, 2, 3});
@@ -368,7 +366,7 @@ TEST_CASE("compare RUN: the run's model on its tokens, or on those of the file, 
   std::replace(same.begin(), same.end(), '\n', ' ');  // a long path of the folder wraps the line
   CHECK_MESSAGE(has(same, "only in " + run + ": answer.logits, loss "), same);
 
-  // Of the second layer's values the scores come first; that first layer's gradients differ, too, comes later.
+  // The second layer's scores come before its other values, and before the first layer's gradients, which also differ.
   pass["blocks.1.attention.scores"] = raw::add(pass["blocks.1.attention.scores"], Tensor::full({1}, 0.5, DType::f64));
   pass["gradient.blocks.0.attention.q"] = Tensor::full(pass["blocks.0.attention.q"].shape(), 1, DType::f64);
   write(mine, pass);

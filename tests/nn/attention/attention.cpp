@@ -14,7 +14,6 @@ namespace {
 
 constexpr index_t dim = 8, heads = 2, length = 6;
 
-// One attention layer with random parameters.
 class Layer {
  public:
   explicit Layer(const std::string& scheme)
@@ -39,7 +38,7 @@ TEST_CASE("without positions and mask, attention does not know the order of its 
   };
   const Sequence all = Sequence::run(length, false);
   CHECK(distance(reorder(layer(x, all)), layer(reorder(x), all)) < 1e-14);
-  CHECK(distance(reorder(layer(x)), layer(reorder(x))) > 1e-3);  // the causal mask tells
+  CHECK(distance(reorder(layer(x)), layer(reorder(x))) > 1e-3);  // because of the causal mask
 }
 
 TEST_CASE("sizes and executors that do not fit are refused as bad input") {
@@ -79,7 +78,7 @@ TEST_CASE("explain() names the executor that runs on a device, and why") {
   CHECK(explained("cope", "auto", gpu, DType::f64, 11585).starts_with("reference"));
   CHECK(explained("cope", "auto", gpu, DType::f64, 11586) ==
         "strips (no tile programs for f64 on a GPU; scores exceed 2 GiB; reference while probes are captured)");
-  CHECK(explained("mta", "auto", gpu, DType::f32, 16385).starts_with("reference"));  // a row there needs others
+  CHECK(explained("mta", "auto", gpu, DType::f32, 16385).starts_with("reference"));  // a row of mta needs other rows
   CHECK(explained("cope", "reference", cpu, DType::f32, 8) == "reference (as asked)");
   CHECK(explained("cope", "strips", gpu, DType::f32, 8) == "strips (as asked; reference while probes are captured)");
   CHECK(explained("cope", "tiled", gpu, DType::f64, 8).starts_with("strips (no tile programs for f64 on a GPU"));

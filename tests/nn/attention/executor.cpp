@@ -1,4 +1,4 @@
-// The tile programs where the conformance matrix does not reach: instruction sets, f32, threads, dropout, memory, NaN.
+// Tests of tile programs beyond the conformance matrix: instruction sets, f32, threads, dropout, memory, NaN.
 #include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/attention/executors.h"
@@ -11,7 +11,7 @@ using namespace whence::test;
 
 namespace {
 
-// One of each program.
+// One scheme for each program.
 const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, length=200)", "shaw(clip=3)",
     "fire(width=5, init_length=40)", "randomised(fire(width=5, init_length=40), length=200)", "transformer_xl",
     "forgetting", "forgetting(gates=pairs, width=3)", "cope(p_max=5)", "cope(p_max=3, gates=separate_keys)",
@@ -37,7 +37,6 @@ double apart(const std::vector<Named>& a, const std::vector<Named>& b) {
   return apart;
 }
 
-// value + tangent e
 Tensor dual_of(const Tensor& value, const Tensor& tangent) {
   const Tensor dual = raw::cast(value, DType::dual);
   for (index_t i = 0; i < dual.numel(); ++i) dual.data<Dual>()[i].tangent = tangent.data<double>()[i];
@@ -145,7 +144,7 @@ TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
   }
 }
 
-TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row or where they were drawn") {
+TEST_CASE("tiles: steps beyond a table add nothing, for tokens in a row and at drawn positions") {
   const index_t tokens = 7;
   const auto outcome = [&](bool drawn) {
     TiledAttention at;
@@ -165,7 +164,7 @@ TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row 
     return results;
   };
   CHECK(apart(outcome(false), outcome(true)) < 1e-13);
-  // Row 0 has the distance 0 alone, which lies before the table: its pattern is in no bin.
+  // Row 0 has the distance 0 alone. It is before the table, so its pattern is in no bin.
   CHECK(outcome(false)[0].tensor.at({0, 0, 0, 2}) == 0);
 }
 
@@ -233,7 +232,7 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
     allocator.reset_peak();
     const Tensor output = tiled_executor().attend(inputs, scheme.stages());
     (void)grad(output, seed, leaves);
-    return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // beside o, dq, dk and dv
+    return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // without o, dq, dk and dv
   };
   for (const std::string text :
       {"none", "alibi", "kerple", "fire", "cope", "dape(kerple)", "cdape(kerple)", "dape(fire)",

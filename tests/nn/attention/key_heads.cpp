@@ -1,5 +1,5 @@
-// Heads of queries that share keys and values: which of them read which, the order of sums, precisions, decoding. That
-// every scheme and executor has the numbers of copied keys is a column of the conformance matrix.
+// Query heads that share keys and values: the assignment of heads, the order of sums, precisions, decoding. A column of
+// the conformance matrix compares every scheme and executor with copied keys.
 #include "nn/attention/key_heads.h"
 
 #include <doctest/doctest.h>

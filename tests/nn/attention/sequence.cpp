@@ -1,4 +1,4 @@
-// Masks and distances as facts: made late, once, and of O(T) numbers; read pair by pair they are what positions say.
+// Masks and distances are made late, once, from O(T) numbers; read pair by pair they agree with the positions.
 #include "autograd/inspect/capture.h"
 #include "nn/attention/distances.h"
 #include "nn/attention/executors.h"
@@ -17,7 +17,7 @@ AttendContext context_of(const Sequence& sequence) {
   return at;
 }
 
-// As the first scheme of `text` that adds a bias sees it.
+// Returns the context that the first scheme of `text` that adds a bias gets.
 AttendContext seen_by(const std::string& text, const Sequence& sequence) {
   const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
   const Stages stages = Stages::of({scheme.get()});
@@ -33,7 +33,6 @@ double number(const Tensor& positions, index_t b, index_t t) {
   return positions.rank() == 2 ? positions.at({positions.size(0) == 1 ? 0 : b, t}) : positions.at({t});
 }
 
-// From the positions, one pair after the other.
 double distance_by_hand(const AttendContext& at, index_t b, index_t i, index_t j) {
   const Positions& p = at.positions;
   double steps = number(p.undivided_query.defined() ? p.undivided_query : p.query, b, i) -
@@ -51,7 +50,7 @@ template <class Pair> void for_all_pairs(const AttendContext& at, const Pair& pa
   }
 }
 
-// What is read by pair is right, to the last bit, and the distances ascend.
+// Checks the distance of each pair, to the last bit, and that the distances ascend.
 void check_distances(const AttendContext& at) {
   const Distances distances = distances_of(at);
   const Tensor pairs = distance_of_pairs(at), read = distances.read(reshape(distances.values, {1, -1})),
@@ -86,7 +85,6 @@ void check_steps(const AttendContext& at, const Expected& expected) {
   check_distances(at);
 }
 
-// Each pair of a mask by the facts.
 void check_mask(const Sequence& sequence) {
   const Tensor mask = sequence.mask();
   REQUIRE(mask.defined());
@@ -181,7 +179,7 @@ TEST_CASE("distance steps: positions between whole numbers, and far apart, are r
   check_steps(context_of(far), {-1000, 2001, false});
 }
 
-TEST_CASE("steps of pairs are found once for what shares a sequence, and anew for other facts") {
+TEST_CASE("steps of pairs are computed once for a sequence, and again for other facts") {
   const auto steps_of = [](const AttendContext& at) { return distances_of(at).steps.query.identity(); };
   const AttendContext at = context_of(Sequence::run(6));
   AttendContext copy = at;
@@ -283,7 +281,7 @@ TEST_CASE("a mask is made once for all copies of a sequence, and anew for other 
   CHECK(other.mask().identity() != mask.identity());
 }
 
-TEST_CASE("no tensor of pairs is made where nobody asks") {
+TEST_CASE("no tensor of pairs is made without a request") {
   const index_t length = 32768;
   CHECK(peak_of([&] { (void)whole_distances(context_of(Sequence::run(length))); }) < std::size_t(100 * length));
   CHECK(peak_of([&] { (void)Sequence::continued(length - 1, 1, length).mask(); }) < std::size_t(100 * length));

@@ -27,7 +27,7 @@ struct Regression final : Module {
   }
 };
 
-// Steps first..last on batches that are functions of the step.
+// Takes steps first..last on batches that depend on the step alone.
 void train(const Regression& model, Optimizer& adam, index_t first, index_t last) {
   for (index_t step = first; step <= last; ++step) {
     const Tensor x = Tensor::normal({5, 3}, 0, 1, Stream(1, "x", static_cast<std::uint64_t>(step)));
@@ -59,21 +59,20 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
-// Returns the new seal.
 std::string rewrite(const fs::path& path, const std::function<void(SafetensorsFile&)>& change) {
   SafetensorsFile file = read_safetensors(path.string());
   change(file);
   return write_safetensors(path.string(), file);
 }
 
-// Leaves the file as another program would have written it.
+// Makes the file like one of another program.
 void remove_seal(const std::string& path) {
   std::string bytes = text_of(path);
   bytes.replace(bytes.find(seal_key), 11, "unknown.key");
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// In a forked process. Tensors this small are saved without starting threads, which a fork would not survive.
+// Runs in a forked process. Tensors this small are saved without threads, which do not survive a fork.
 [[noreturn]] void save_until_killed(const std::string& root, const Regression& model, const Adam& adam) {
   try {
     const CheckpointFolder folder(root);
@@ -91,7 +90,7 @@ struct Saved {
     train(model, adam, 1, 3);
     folder = CheckpointFolder(scratch / "run").save(model.parameters(), adam, {3, 11, {{"scheme", "cope"}}});
   }
-  // What loading says after `damage` was done to the folder.
+  // Returns the error of loading after `damage` was done to the folder.
   template <class Kind = InputError, class Damage> std::string refusal(const Damage& damage) {
     const fs::path copy = scratch.folder / "damaged";
     fs::remove_all(copy);
@@ -347,7 +346,7 @@ TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what not
   for (const std::string& name : names_in(saved.folder)) {
     CAPTURE(name);
     const std::string path = saved.folder + "/" + name, seal = read_safetensors(path).seal;
-    const FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // of a number
+    const FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // in a number
     CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
         doctest::Contains((path + ": is damaged").c_str()), FileError);
     Trust trust{.accept_damaged = true};

@@ -1,4 +1,4 @@
-// Files: what the system refuses is said and leaves the old file; only files of ours are written to; hashes.
+// Files: errors of the system are reported and leave the old file; only our own files are written; hashes.
 #include "nn/io/files.h"
 
 #include <fcntl.h>
@@ -19,13 +19,13 @@
 
 namespace {
 
-// The call that is to fail, for this thread, with the error: the n-th of that name from now on. 0: none.
+// The call that must fail, for this thread, with this error: the n-th next call of that name. 0: none.
 struct Fault {
   const char* call = "";
   int countdown = 0, error = 0;
 };
 thread_local constinit Fault fault;
-thread_local std::string renamed_last;  // by this thread: the name before
+thread_local std::string renamed_last;  // old name of this thread's last rename
 
 bool fails(const char* call) {
   if (fault.countdown == 0 || std::strcmp(fault.call, call) != 0 || --fault.countdown > 0) return false;
@@ -35,8 +35,8 @@ bool fails(const char* call) {
 
 }  // namespace
 
-// What our own objects call in place of the C library's (--wrap of the linker, tests/CMakeLists.txt); others' code keeps
-// its own.
+// Replacements of the C library's functions for our own objects (--wrap of the linker, tests/CMakeLists.txt). Other code
+// keeps the originals.
 extern "C" {
 ssize_t __real_write(int descriptor, const void* bytes, std::size_t size);
 int __real_fsync(int descriptor);
@@ -103,7 +103,7 @@ TEST_CASE("what the system refuses names the file and the reason, leaves the old
   fault = {"write", 1, EINTR};
   write_file(path, "whole");
   CHECK(read_file(path) == "whole");
-  fault = {"fsync", 2, EIO};  // of the folder: the new file is there
+  fault = {"fsync", 2, EIO};  // fsync of the folder: the new file exists
   CHECK(error_text<SystemError>(writers[0].second).find("cannot sync") != std::string::npos);
   CHECK(read_file(path) == "new");
 }
@@ -226,7 +226,7 @@ TEST_CASE("temporary files of dead processes are swept, and nothing else") {
     for (const std::string& name : names) write_file(scratch / name, "");
   kept.push_back(to_text("folder.tmp-", dead, "-0")), fs::create_directory(scratch / kept.back());
   kept.push_back(to_text("link.tmp-", dead, "-0")), fs::create_symlink("folder", scratch / kept.back());
-  ensure_output_file(scratch / "best.safetensors");  // sweeps what is left of this file alone
+  ensure_output_file(scratch / "best.safetensors");  // removes temporary files of this file alone
   CHECK_FALSE(fs::exists(scratch / swept[0]));
   CHECK(fs::exists(scratch / swept[3]));
   remove_leftovers(scratch.folder.string());

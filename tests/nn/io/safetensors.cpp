@@ -1,4 +1,4 @@
-// Safetensors: round trips, and what a damaged, hostile or foreign file is answered with.
+// Safetensors: round trips, and the errors for damaged, hostile or foreign files.
 #include "nn/io/safetensors.h"
 
 #include <sys/stat.h>
@@ -26,7 +26,6 @@ std::string framed(std::uint64_t length, const std::string& rest) {
   return bytes + rest;
 }
 
-// A file with this header and `data` zero bytes.
 std::string with_header(const std::string& json, std::size_t data = 0) {
   return framed(json.size(), json + std::string(data, '\0'));
 }
@@ -44,7 +43,7 @@ SafetensorsFile small_file() {
       {{"made", "by hand"}}};
 }
 
-// The message that reading the file, or these bytes in it, gives; empty when it is accepted.
+// Returns the error of reading the file, or these bytes in it; empty if it is accepted.
 std::string refusal(const std::string& path) {
   return error_text<FileError>([&] { (void)read_safetensors(path); });
 }
@@ -54,7 +53,7 @@ std::string refusal(const std::string& path, const std::string& bytes) {
   return refusal(path);
 }
 
-// Of the processor: a machine with other work to do is no slower by that.
+// Returns processor time, which other work on the machine does not increase.
 double seconds(const std::function<void()>& work) {
   const std::clock_t begin = std::clock();
   work();
@@ -293,7 +292,7 @@ TEST_CASE("shapes that overflow, and data that overlap or leave holes, are refus
   CHECK(read_safetensors(scratch / "x").tensors.size() == 3);
   const std::string unaligned = "{\"a\":" + entry("[1]", "[0,1]", "BOOL") + ",\"b\":" + entry("[1]", "[1,5]") + "}";
   write_bytes(scratch / "x", framed(unaligned.size(), unaligned + std::string("\1\0\0\x80\x3F", 5)));
-  CHECK(read_safetensors(scratch / "x").tensors[1].second.item() == 1);  // copied: no number is read where it lies
+  CHECK(read_safetensors(scratch / "x").tensors[1].second.item() == 1);  // copied from the file's memory
 }
 
 TEST_CASE("other formats are named, and only regular files are read") {

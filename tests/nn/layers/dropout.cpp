@@ -1,4 +1,4 @@
-// Dropout as a module: when it acts, what its draw depends on, what it keeps on average.
+// Dropout as a module: when it acts, the source of its draws, the share it keeps.
 #include "nn/layers/dropout.h"
 
 #include "tests/support/tensors.h"
@@ -40,7 +40,7 @@ TEST_CASE("the draw is a function of seed, step and path") {
   CHECK_FALSE(same_bits(drawn, two.first(x, {true, 1, 3})));
   CHECK_FALSE(same_bits(drawn, two.first(x, {true, 2, 2})));
   CHECK_FALSE(same_bits(drawn, two.second(x, {true, 1, 2})));
-  // Of two independent draws, 0.25^2 of the places are dropped in both.
+  // Two independent draws both drop 0.25^2 of the places.
   CHECK(std::fabs(share_of_zeros(drawn + two.second(x, {true, 1, 2})) - 0.0625) < 0.03);
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("module: a child that dies first is forgotten, and one that outlives i
 
 TEST_CASE("module: a parameter's first numbers depend on seed and path alone") {
   Stack plain, larger(true), other;
-  CHECK(std::isnan(parameter(plain, "blocks.0.first.weight").to_vector()[0]));  // not initialised: loud
+  CHECK(std::isnan(parameter(plain, "blocks.0.first.weight").to_vector()[0]));  // not initialised: NaN
   plain.initialise(7);
   larger.initialise(7);
   other.initialise(8);

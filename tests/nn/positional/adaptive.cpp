@@ -1,4 +1,4 @@
-// What must hold of DAPE and CDAPE. Worked numbers: tests/nn/positional/worked/contextual.cpp.
+// Properties of DAPE and CDAPE. Worked numbers: tests/nn/positional/worked/contextual.cpp.
 #include <ranges>
 #include <set>
 
@@ -11,7 +11,7 @@ using namespace whence::test;
 
 namespace {
 
-// The tokens by which row i of the allowed logits has a gradient that is not exactly 0.
+// Returns the tokens with respect to which row i of the allowed logits has a nonzero gradient.
 std::set<index_t> tokens_seen(const Bare& scheme, const AttendInputs& inputs, index_t row) {
   const Tensor logits = select(scheme.logits(inputs), 2, row), loss = sum(logits * normal(logits.shape(), 77));
   std::set<index_t> seen;
@@ -50,14 +50,14 @@ TEST_CASE("adaptive: a longer run leaves rows of faithful CDAPE as they were, bu
   }
 }
 
-TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle alone if told so") {
+TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle alone on request") {
   const AttendInputs causal = random_inputs(9);
   AttendInputs open = causal;
   open.sequence = Sequence::run(9, false);
   const Bare one("cdape(none, width=3)"), always("cdape(none, width=3, tril=always)");
   const Tensor triangle = one.logits(causal);
   CHECK(distance(masked(always.logits(open), causal.sequence.mask()).detach(), triangle.detach()) < 1e-13);
-  CHECK(distance(always.logits(causal).detach(), triangle.detach()) == 0);  // as it is in causal models anyway
+  CHECK(distance(always.logits(causal).detach(), triangle.detach()) == 0);  // as in causal models
   CHECK(distance(masked(one.logits(open), causal.sequence.mask()).detach(), triangle.detach()) > 0.01);
   CHECK(tokens_seen(one, open, 4) == up_to(8));
 }
@@ -150,14 +150,14 @@ TEST_CASE("adaptive: what would have no effect or no meaning is refused, with a 
 
 namespace {
 
-// The mean loss, in nats, of the last steps on tokens that nobody can foresee.
+// Returns the mean loss, in nats, of the last steps on random tokens.
 double loss_on_noise(const std::string& scheme) {
   TransformerOptions options = small(scheme);
   options.vocabulary = 4, options.dim = 16, options.length = 16;
   Transformer model(options);
   model.initialise(1);
   MixedPrecision precision(model, DType::f32, {});
-  const MakeBatch make = [](std::int64_t part) {  // new ones in every step, so that nothing can be learned by heart
+  const MakeBatch make = [](std::int64_t part) {  // new tokens in every step, so that nothing can be memorised
     const Tensor tokens = random_tokens(32, 17, 4, static_cast<std::uint64_t>(part));
     return TrainingBatch{{contiguous(slice(tokens, 1, 0, 16)), contiguous(slice(tokens, 1, 1, 17))}, 32 * 16, 32 * 16};
   };
@@ -179,8 +179,8 @@ TEST_CASE("adaptive: without tril the answers leak: training gets below what can
   const double unknown = std::log(4);
   CHECK(loss_on_noise("cdape(kerple)") > 0.98 * unknown);
   CHECK(loss_on_noise("cdape(kerple, tril=no)") < 0.75 * unknown);
-  // The leak itself, in a whole model: a token that comes later changes the rows of k - 1 = 2 tokens before it per
-  // layer, and none with tril.
+  // The leak in a whole model: a later token changes the rows of k - 1 = 2 tokens before it per layer, and none with
+  // tril.
   for (const bool leaks : {false, true}) {
     const auto model = random_decoder(small(leaks ? "cdape(kerple, tril=no)" : "cdape(kerple)"));
     const Tensor tokens = Tensor::of({1, 2, 3, 4, 0, 1, 2, 3, 4}, {1, 9}, DType::i64),

@@ -1,4 +1,4 @@
-// What must hold of CoPE and its variants and of hard attention. Worked numbers: tests/nn/positional/worked/contextual.cpp.
+// Properties of CoPE, its variants and hard attention. Worked numbers: tests/nn/positional/worked/contextual.cpp.
 #include "autograd/inspect/capture.h"
 #include "examples/whence/verify/checks.h"
 #include "nn/attention/choice.h"
@@ -12,7 +12,7 @@ TEST_CASE("contextual: saturated CoPE is relative and capped; closed gates leave
   AttendInputs inputs = random_inputs(9);
   const Bare cope("cope(p_max=4, z_scale=head)"), relative("relative(rows=4, capped=yes)"), none("none");
   relative.set("table", slice(cope["table"], 0, 1, 5));  // r[n] = e[n+1]: an open gate counts its own key
-  // Logits of which the sigmoid is exactly 1, or below 1e-300.
+  // Logits whose sigmoid is exactly 1, or below 1e-300.
   const auto scaled = [&](double factor) {
     AttendInputs large = inputs;
     large.query = abs(inputs.query) + 20.0;
@@ -40,7 +40,7 @@ TEST_CASE("contextual: CoPE without a table is no position; z_scale multiplies t
 
 TEST_CASE("contextual: what slopes and a network per head add to the scores, by hand from the positions") {
   const AttendInputs inputs = random_inputs(6);
-  // f(head, position of the pair) is what the scheme adds.
+  // f(head, position of the pair) is the scheme's bias.
   const auto check = [&](const std::string& text, const std::function<double(const Bare&, index_t, double)>& f) {
     CAPTURE(text);
     const Bare scheme(text);
@@ -72,7 +72,7 @@ TEST_CASE("contextual: what slopes and a network per head add to the scores, by 
 }
 
 TEST_CASE("contextual: Eq. 5 as printed jumps at whole positions where Listing 1 does not") {
-  const auto bias_at = [](const std::string& text, double position) {  // of three gates that add up to `position`
+  const auto bias_at = [](const std::string& text, double position) {  // with three gates that add up to `position`
     const Bare scheme(text, 1, 1, 3);
     scheme.set("table", Tensor::of({0, 10, 20, 30}, {4, 1}, DType::f64));
     const double gate = position / 3, logit = std::log(gate / (1 - gate));
@@ -174,7 +174,7 @@ TEST_CASE("contextual: what would have no effect or no meaning is refused, with 
 
 namespace {
 
-// CoPE with a temperature of each head: g_ij = sigmoid(q_i.k_j / (T_h sqrt(d))).
+// CoPE with a temperature per head: g_ij = sigmoid(q_i.k_j / (T_h sqrt(d))).
 class WarmCoPE final : public CoPE {
  public:
   explicit WarmCoPE(const SchemeArguments& given)

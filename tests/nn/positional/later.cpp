@@ -1,4 +1,4 @@
-// What must hold of the schemes that came after the papers beside their worked numbers (worked/later.cpp).
+// Properties of schemes that came after the papers. Worked numbers: worked/later.cpp.
 #include "autograd/inspect/capture.h"
 #include "nn/attention/executors.h"
 #include "tests/support/schemes.h"
@@ -8,7 +8,7 @@ using namespace whence::test;
 
 namespace {
 
-// What PaTH says, token by token: each key so far meets the reflection of the next token.
+// PaTH token by token: each key so far is reflected by the next token.
 Tensor path_scores(const AttendInputs& inputs, const Tensor& w, const Tensor& beta) {
   std::vector<Tensor> rows;
   Tensor keys = slice(inputs.key, 2, 0, 0);
@@ -45,7 +45,7 @@ TEST_CASE("path: blocks give what the reflections give one by one, in value and 
 }
 
 TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 tokens finite") {
-  const auto alike = [](index_t length, DType dtype) {  // one token over and over: the worst that an inverse can meet
+  const auto alike = [](index_t length, DType dtype) {  // the same token repeated: the worst case for the inverse
     AttendInputs inputs{.x = expand(normal({1, 1, 4}, 1, dtype), {1, length, 4}),
         .query = normal({1, 1, length, 4}, 2, dtype),
         .key = normal({1, 1, length, 4}, 3, dtype),
@@ -60,13 +60,13 @@ TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 toke
   AttendInputs single = alike(300, DType::f64);
   const Tensor wanted = exact.output(single);
   for (Tensor* each : {&single.x, &single.query, &single.key, &single.value}) *each = cast(*each, DType::f32);
-  CHECK(distance(cast(path.output(single), DType::f64), wanted) < 1e-3);  // a power series is off by more than 1e20
+  CHECK(distance(cast(path.output(single), DType::f64), wanted) < 1e-3);  // a power series is wrong by over 1e20
   const Tensor output = path.output(alike(8192, DType::f32), strips_executor());
   CHECK(std::isfinite(largest(output)));
-  CHECK(largest(output) < 6);  // no more than the largest of the values
+  CHECK(largest(output) < 6);  // at most the largest of the values
 }
 
-TEST_CASE("path: a rotation beside it is refused, and so are inputs without x") {
+TEST_CASE("path: a sum with a rotation is refused, and so are inputs without x") {
   CHECK(error_text([] { (void)Bare("path + rope"); }).find("do not commute") != std::string::npos);
   AttendInputs bare = random_inputs(9);
   bare.x = Tensor();
@@ -86,7 +86,7 @@ TEST_CASE("mta: rows need earlier queries, so that strips refuse; sizes that do 
   CHECK(error_text([] { (void)Bare("mta(keys=4)"); }).find("an odd number required") != std::string::npos);
   CHECK(error_text([] { (void)Bare("mta(heads=3)"); }).find("groups of equal size") != std::string::npos);
   CHECK(error_text([] { (void)Bare("mta(mix_scores=yes)", 1); }).find("two or more required") != std::string::npos);
-  CHECK(Bare("mta", 1).root().parameters().size() == 1);  // one head is mixed with none
+  CHECK(Bare("mta", 1).root().parameters().size() == 1);  // a single head is not mixed
   CHECK(error_text([] { (void)Bare("mta + hard_attention"); }).find("replace the softmax") != std::string::npos);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("forgetting: options of the other kind of gates are refused") {
       error_text([] { (void)Bare("forgetting(width=4)"); }).find("no effect without gates=pairs") != std::string::npos);
 }
 
-TEST_CASE("cable: its first form is the forgetting transformer with its gates' signs the other way round") {
+TEST_CASE("cable: its first form is the forgetting transformer with opposite signs of its gates") {
   const AttendInputs inputs = random_inputs(9);
   const Bare cable("cable(weight=no, step=softplus)"), forgetting("forgetting");
   forgetting.set("gate.weight", cable["step.weight"] * -1.0);
@@ -106,7 +106,7 @@ TEST_CASE("cable: its first form is the forgetting transformer with its gates' s
     CHECK(distance(cable.output(inputs, *executor), forgetting.output(inputs, *executor)) < 1e-13);
 }
 
-// A mask of the caller's that hides token 2 from all others.
+// Returns the inputs with a mask that hides token 2 from all other tokens.
 static AttendInputs without_token_2(AttendInputs inputs) {
   const Tensor mask = Tensor::ones({1, 1, 9, 9}, DType::boolean);
   for (index_t i = 0; i < 9; ++i) mask.data<bool>()[i * 9 + 2] = i == 2;
@@ -143,7 +143,7 @@ TEST_CASE("running sums of 2048 tokens: f32 is as near to f64 as without them, i
     CAPTURE(text);
     Bare exact(text, 1, 4, 2048), rounded(text, 1, 4, 2048);
     for (Bare* each : {&exact, &rounded})
-      if (text.ends_with("rope")) each->root().initialise(1);  // random ones would turn far beyond what f32 knows
+      if (text.ends_with("rope")) each->root().initialise(1);  // random ones would rotate beyond the precision of f32
     for (const Module::Parameter& each : exact.root().parameters())
       raw::copy_into(raw::cast(raw::cast(each.tensor, DType::f32), DType::f64), each.tensor);
     rounded.root().to(DType::f32);
@@ -165,25 +165,25 @@ TEST_CASE("running sums of 2048 tokens: f32 is as near to f64 as without them, i
       for (std::size_t k = 0; k < found.size(); ++k) {
         const Tensor off = raw::cast(found[k], DType::f64) - wanted[k];
         CAPTURE(k);
-        // Plain kernels compiled by clang come to 1.52e-6, running sums in f32 to 1.2e-5 and more.
+        // Plain kernels compiled by clang reach 1.52e-6, running sums in f32 1.2e-5 and more.
         CHECK(std::sqrt(sum(square(off)).item() / sum(square(wanted[k])).item()) < 2.5e-6);
       }
     }
   }
 }
 
-// Group Representational Position Encoding (arXiv:2512.07805): a key that is t steps back has met t elements of a
-// group, exponentials of generators. RoPE, ALiBi and forgetting are three choices of them.
+// Group Representational Position Encoding (arXiv:2512.07805): t elements of a group, exponentials of generators, are
+// applied to a key t steps back. RoPE, ALiBi and forgetting are three choices of generators.
 namespace {
 
-// [n n], `value` at each of these places
+// Returns [n n] with `value` at each of these places.
 Tensor matrix(index_t n, const std::vector<std::pair<std::pair<index_t, index_t>, double>>& places) {
   const Tensor made = Tensor::zeros({n, n}, DType::f64);
   for (const auto& [at, value] : places) made.data<double>()[at.first * n + at.second] = value;
   return made;
 }
 
-// The exponential's series; the generators [.. n n] here have norms of at most 1, or squares of 0.
+// Returns the exponential's series. The generators [.. n n] here have norms of at most 1, or squares of 0.
 Tensor exponential(const Tensor& generator) {
   const index_t n = generator.size(-1);
   Tensor term = Tensor::zeros({n, n}, DType::f64);
@@ -209,7 +209,7 @@ Tensor group_scores(const Tensor& query, const Tensor& key, const std::function<
   return concat_along(2, rows);  // [b h i j]
 }
 
-// The same logits, and the same gradients of queries and keys.
+// Checks for equal logits, and equal gradients of queries and keys.
 void check_case(const std::string& text, const std::function<Tensor(const Bare&, const AttendInputs&)>& of_group) {
   CAPTURE(text);
   const AttendInputs inputs = random_inputs(9);
@@ -221,7 +221,7 @@ void check_case(const std::string& text, const std::function<Tensor(const Bare&,
   for (std::size_t k = 0; k < 2; ++k) CHECK(distance(of_found[k], of_wanted[k]) < 1e-12);
 }
 
-// q and k with two numbers more each, which the nilpotent generator e_5 e_4' joins: [q / sqrt(d), 0, 1] and [k, 1, 0]
+// Extends q and k by two numbers each, joined by the nilpotent generator e_5 e_4': [q / sqrt(d), 0, 1] and [k, 1, 0].
 Tensor additive_scores(const AttendInputs& inputs, const std::function<Tensor(index_t)>& steps) {
   const Tensor one = Tensor::ones({1, 2, 9, 1}, DType::f64), zero = Tensor::zeros({1, 2, 9, 1}, DType::f64);
   const Tensor joins = matrix(6, {{{5, 4}, 1}});
@@ -258,7 +258,7 @@ TEST_CASE("later schemes: whatever the padding on the left holds changes no bit 
            "mta(queries=2, keys=3)", "gated_output"}) {
     CAPTURE(text);
     const Bare scheme(text);
-    const Sequence padded = Sequence::padded(present_but(9, 3, true));  // the second sequence's
+    const Sequence padded = Sequence::padded(present_but(9, 3, true));  // for the second sequence
     const AttendInputs plain = random_inputs(9, padded, 2);
     AttendInputs odd = plain;
     for (Tensor* each : {&odd.x, &odd.key, &odd.value}) {

@@ -1,4 +1,4 @@
-// What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+// Properties of schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include <numbers>
 
 #include "autograd/inspect/capture.h"
@@ -26,7 +26,7 @@ TEST_CASE("later: carope at one frequency for all tokens is rope, and starts the
   CHECK(distance(carope.logits(inputs), rope.logits(inputs)) > 1e-3);
 }
 
-TEST_CASE("later: a step that leads out of a phase's turn is put back to its end") {
+TEST_CASE("later: a step out of a phase's range is clamped to its end") {
   const Bare pope("pope(phase=uniform)");
   const Module::Parameter phase = pope.root().parameters()[0];
   const double turn = -2 * std::numbers::pi;
@@ -50,7 +50,7 @@ TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite 
       doctest::Contains("8191 apart in f32"), InputError);
 }
 
-TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands beside it in the batch") {
+TEST_CASE("later: xpos counts from the middle of each sequence, whatever else is in the batch") {
   const Bare xpos("xpos(scale_base=4)");
   AttendInputs both = random_inputs(9, Sequence::run(9), 2);
   const Tensor apart = xpos.output(both);
@@ -59,7 +59,7 @@ TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands 
   both.sequence.positions.query = both.sequence.positions.key = places;
   CHECK(distance(slice(xpos.output(both), 0, 0, 1), slice(apart, 0, 0, 1)) == 0);
   CHECK(distance(xpos.output(both), apart) < 1e-9);
-  // Padding on the left stands before the first token, and does not move the middle: the factors are those of the tokens.
+  // Padding on the left does not move the middle: the factors are those of the tokens.
   const AttendInputs padded = random_inputs(9, Sequence::padded(present_but(9, 3, true)), 2);
   AttendInputs alone = padded;
   for (Tensor* each : {&alone.query, &alone.key, &alone.value}) *each = raw::contiguous(slice(*each, 2, 3, 9).detach());
@@ -72,11 +72,11 @@ TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands 
   CHECK(distance(slice(slice(keys_of(padded), 2, 3, 9), 0, 1, 2), slice(keys_of(alone), 0, 1, 2)) == 0);
 }
 
-TEST_CASE("later: rope of which no pair rotates is none, and says that it reads no positions") {
+TEST_CASE("later: rope without a rotated pair is none, and claims to read no positions") {
   const AttendInputs inputs = random_inputs(9);
   const Bare still("rope(keep=0)");
   CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);
-  CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // of two pairs
+  CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // 0.4 of two pairs is none
   CHECK_THROWS_WITH_AS(
       Bare("interpolated(rope(keep=0), factor=2)"), doctest::Contains("reads no positions"), InputError);
 }

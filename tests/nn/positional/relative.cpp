@@ -1,5 +1,5 @@
-// What must hold of the schemes of distances and of rotations beside their worked numbers (worked/relative.cpp): their
-// options, 16 bits, first parameters, what is refused.
+// Properties of schemes of distances and of rotations: options, 16 bits, initial parameters, refusals. Worked numbers:
+// worked/relative.cpp.
 #include "autograd/inspect/capture.h"
 #include "tests/support/schemes.h"
 
@@ -8,7 +8,7 @@ using namespace whence::test;
 
 namespace {
 
-// What a scheme adds to the scores, [b h i j], masked entries 0.
+// Returns the bias that a scheme adds to the scores, [b h i j], masked entries 0.
 Tensor added(const Bare& scheme, const AttendInputs& inputs) {
   return (scheme.logits(inputs) - Bare("none").logits(inputs)).detach();
 }
@@ -31,7 +31,7 @@ std::pair<Tensor, Tensor> rotated(const std::string& text, Tensor q, Tensor k, d
   return {q, k};
 }
 
-// The bias of one query at 0 for keys `distances` to its left, in a model of two heads and this dtype.
+// Returns the bias of one query at 0 for keys `distances` to its left, in a model of two heads and this dtype.
 Tensor bias_at(const std::string& text, const std::vector<double>& distances, DType dtype) {
   const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
   randomise(*scheme, dtype);
@@ -90,7 +90,7 @@ TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to i
     CHECK(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13);
   }
   CHECK(distance(Bare("yarn(dynamic=yes, original=8)").logits(inputs).detach(), rope) > 1e-3);
-  // The run's factor is what the fixed one would have to be.
+  // The run's dynamic factor equals a fixed factor for its length.
   CHECK(distance(Bare("yarn(dynamic=yes, original=6)").logits(inputs).detach(),
             Bare("yarn(original=6, factor=1.5)").logits(inputs).detach()) < 1e-13);
 }
@@ -122,7 +122,7 @@ TEST_CASE("interpolation divides distances: equal ones stay equal, and whole mul
       }
     }
   }
-  // Drawn distances are divided, in either order of the two.
+  // Drawn distances are divided, in either order of the two schemes.
   const Tensor drawn = Bare("randomised(alibi, length=64)").logits(inputs).detach();
   for (const char* text : {"randomised(interpolated(alibi, factor=4), length=64)",
            "interpolated(randomised(alibi, length=64), factor=4)"}) {
@@ -142,7 +142,7 @@ TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), conten
   const Bare scheme("transformer_xl");
   const Tensor plain = scheme.logits(inputs).detach();
   const Capture capture("*");
-  CHECK(distance(scheme.logits(inputs).detach(), plain) == 0);  // nothing changes because somebody looks
+  CHECK(distance(scheme.logits(inputs).detach(), plain) == 0);  // a capture changes nothing
   const auto value_of = [&](const char* name) {
     for (const std::string& full : capture.names())
       if (("." + full).ends_with(std::string(".") + name)) return capture[full].value();
@@ -215,7 +215,7 @@ TEST_CASE("Shaw: a clip beyond the run clips nothing") {
   CHECK(distance(wide.output(inputs), exact.output(inputs)) < 1e-13);
 }
 
-TEST_CASE("FIRE: Lambda is an absolute value, and up to the threshold rows know nothing of where they stand") {
+TEST_CASE("FIRE: Lambda is an absolute value, and up to the threshold rows do not depend on their position") {
   const Bare fire("fire(width=4, init_length=6)");
   fire.fill("distance_scale", 0.1), fire.fill("threshold_scale", 1);
   const Tensor positive = added(fire, random_inputs(12));
@@ -252,7 +252,7 @@ TEST_CASE("initial parameters of the schemes of distances") {
     return std::pair(*low, *high);
   };
   const auto [low, high] = range(parameter(*made("kerple"), "rate"));
-  CHECK(low == doctest::Approx(0.01));  // of 1024 draws from [0, 1) some are put back inside
+  CHECK(low == doctest::Approx(0.01));  // some of 1024 draws from [0, 1) are clamped to the bound
   CHECK(high < 1);
   CHECK(range(parameter(*made("kerple(form=power)"), "exponent")).second > 1.9);
   CHECK(range(parameter(*made("kerple"), "strength")).second > 1.9);
@@ -267,7 +267,7 @@ TEST_CASE("initial parameters of the schemes of distances") {
   CHECK(parameter(*made("fire"), "threshold_scale").item() == 1);
 }
 
-TEST_CASE("schemes of distances: what is refused, and how it is said") {
+TEST_CASE("schemes of distances: refusals and their messages") {
   const auto refusal = [](const std::string& text, const SchemeSizes& sizes) {
     return message([&] {
       SchemeList list(parse_schemes(text), sizes, SchemeList::Owner::layer),

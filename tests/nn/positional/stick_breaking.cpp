@@ -1,4 +1,4 @@
-// What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+// Properties of stick-breaking attention and ssmax. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include "autograd/inspect/capture.h"
 #include "nn/attention/executors.h"
 #include "tests/support/schemes.h"
@@ -8,7 +8,7 @@ using namespace whence::test;
 
 namespace {
 
-// Queries of ones and keys of which each has one logit for all queries, d = 1.
+// Returns queries of ones, and keys with one logit each for all queries, d = 1.
 AttendInputs with_logits(const std::vector<double>& logits) {
   const auto tokens = static_cast<index_t>(logits.size());
   return {.x = {},

@@ -1,4 +1,4 @@
-// What must hold of schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+// Properties of windows and scaled rotations. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include <cmath>
 #include <numbers>
 
@@ -17,7 +17,6 @@ struct Rotated {
   std::vector<double> theta, magnitude;  // of each pair
 };
 
-// By what a token at 1 has become in a run of so many.
 Rotated rotation_of(const std::string& text, index_t head_dim, index_t tokens) {
   const auto scheme = parse_schemes(text)[0].make({head_dim, 1, tokens});
   const index_t pairs = head_dim / 2;
@@ -78,7 +77,7 @@ TEST_CASE("rope: dynamic scaling says that its rows depend on the length of the 
   CHECK(parse_schemes("rope(scaling=llama3)")[0].make({8, 2, 9})->claims().prefix_consistent);
 }
 
-TEST_CASE("rope: what is dropped does not turn, at any distance, and lengths of lists and shares are checked") {
+TEST_CASE("rope: dropped pairs do not rotate, at any distance, and lengths of lists and shares are checked") {
   const Rotated kept = rotation_of("rope(keep=0.3)", 16, 8), plain = rotation_of("rope", 16, 8);
   for (std::size_t m = 0; m < 8; ++m) CHECK(kept.theta[m] == (m < 2 ? plain.theta[m] : 0));
   const AttendInputs inputs = random_inputs(9);
@@ -136,7 +135,7 @@ TEST_CASE("layers: parameters are in those layers alone, every fourth has none, 
     CHECK(distance(decoding(raw::slice(tokens, 1, t, t + 1)), slice(whole, 1, t, t + 1).detach()) < 1e-12);
 }
 
-TEST_CASE("window: as a mask of the caller's would hide it, by every executor, with and without a causal mask") {
+TEST_CASE("window: equal to a mask of the caller, by every executor, with and without a causal mask") {
   for (const char* scheme : {"none", "rope", "kerple", "shaw", "fire", "forgetting", "cope(p_max=3)", "dape(kerple)",
            "cdape(kerple)", "hard_attention", "cope_alibi"})
     for (const bool causal : {true, false})
@@ -163,7 +162,7 @@ TEST_CASE("window: as a mask of the caller's would hide it, by every executor, w
           CHECK(distance(output.detach(), wanted.detach()) < 1e-12);
           const std::vector<Tensor> found = gradients(output);
           for (std::size_t k = 0; k < found.size(); ++k)
-            if (found[k].defined() && wanted_gradients[k].defined())  // x, where nothing reads it, has none or zeros
+            if (found[k].defined() && wanted_gradients[k].defined())  // unread x has no gradient, or zeros
               CHECK(distance(found[k], wanted_gradients[k]) < 1e-12);
         }
       }
@@ -179,7 +178,7 @@ TEST_CASE(
   const Tensor narrow = Bare("window(window(rope, n=9), n=3)").output(inputs).detach();
   CHECK(distance(Bare("window(window(rope, n=3), n=9)").output(inputs).detach(), narrow) == 0);
   CHECK(distance(Bare("window(rope, n=3)").output(inputs).detach(), narrow) == 0);
-  const auto model = random_decoder(small("window(rope, n=3)"));  // of two layers: a token hears from 4 back
+  const auto model = random_decoder(small("window(rope, n=3)"));  // two layers: a token sees 4 back
   const Tensor tokens = random_tokens(1, 9, 5);
   const auto last_row = [&](index_t changed) {
     Tensor other = raw::copy(tokens);

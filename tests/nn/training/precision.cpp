@@ -1,5 +1,5 @@
 // Training in 16 bits: masters, rounded copies, sums of gradients in f32, the loss scale;
-// checkpoints that go on to the same bits.
+// checkpoints that resume to the same bits.
 #include "nn/training/precision.h"
 
 #include <filesystem>
@@ -56,7 +56,7 @@ TEST_CASE("precision: masters are the f32 weights that the model had, the model 
     CHECK(precision.weights()[1].tensor.to_vector() == still);
     CHECK(model.weight.to_vector() == raw::cast(precision.weights()[0].tensor.detach(), dtype).to_vector());
     CHECK(model.weight.to_vector() != weight);
-    // A step that 16 bits cannot hold is kept: 1e-5 of numbers near 1, taken 100 times.
+    // A step too small for 16 bits is kept: 1e-5 of numbers near 1, taken 100 times.
     for (int step = 0; step < 100; ++step) {
       precision.optimizer().zero_gradients();
       backward(sum(cast(model.weight, DType::f32)));
@@ -140,7 +140,7 @@ TEST_CASE("precision: every precision learns flip-flop as f32 does, and f16's sk
     CHECK(std::abs(losses_of(f16)[k] - losses_of(exact)[k]) < 0.01);
     CHECK(std::abs(losses_of(bf16)[k] - losses_of(exact)[k]) < 0.05);
   }
-  // 2^24 overflows at first: those steps are left out, and the loss goes down all the same.
+  // 2^24 overflows at first. These steps are skipped, and the loss still falls.
   const TrainingResult skipping = run(DType::f16, 16777216);
   CHECK(skipping.skipped > 0);
   CHECK(skipping.loss_scale == 16777216 / std::exp2(static_cast<double>(skipping.skipped)));
@@ -166,7 +166,7 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
       backward_overflow.find("loss scale: gradients that are not finite at step 17 with a loss scale of 1;") !=
           std::string::npos,
       backward_overflow);
-  // Looking for the first op that is not finite, the scale's business is left to it.
+  // The search for the first op that is not finite ignores overflows of the loss scale.
   options.check_finite = true;
   CHECK(error_text([&] { (void)train(job, options); }) == backward_overflow);
   job.loss_of = [&](const TrainingBatch&, std::int64_t) {

@@ -1,4 +1,4 @@
-// A step of training: the plain one, and those that wrap it, make the same numbers; one that fails does not count.
+// A training step: plain and wrapped steps make the same numbers; a step that fails does not count.
 #include "nn/training/training_step.h"
 
 #include <doctest/doctest.h>

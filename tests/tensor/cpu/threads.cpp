@@ -67,7 +67,7 @@ TEST_CASE("parallel_for: many short loops, one after the other and after a rest"
   CHECK(total == 20000 * 15);
 }
 
-TEST_CASE("parallel_for: as many threads as are wanted work at the same time, fewer after set_threads") {
+TEST_CASE("parallel_for: the wanted number of threads work at the same time, fewer after set_threads") {
   const test::WithThreads scope(3);
   CHECK(threads_of_loop(3, 3).size() == 3);
   set_threads(2);

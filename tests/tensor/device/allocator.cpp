@@ -115,7 +115,6 @@ TEST_CASE("sentinels tell when a kernel wrote past its output") {
 
 namespace {
 
-// Refuses the block after `left` more.
 class Refusing final : public BlockSource {
  public:
   void* take(std::size_t bytes) override { return left-- > 0 ? std::aligned_alloc(64, bytes) : nullptr; }

@@ -43,7 +43,7 @@ TEST_CASE("device choice: a usable GPU") {
   CHECK(choose_device("cpu", facts).sentence == "device: cpu, as asked");
 }
 
-TEST_CASE("device choice: no usable GPU is named with its cause, and refused when asked for") {
+TEST_CASE("device choice: an unusable GPU is named with its cause, and refused if requested") {
   const DeviceFacts facts =
       no_gpu("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
   CHECK(choose_device("auto", facts).device == Device::cpu());

@@ -34,7 +34,6 @@ class SmallDevice final : public BlockSource {
   int given_back = 0;
 };
 
-// Returns the error that `run` throws.
 template <class Run> OutOfMemory out_of_memory(const Run& run) {
   try {
     run();
@@ -65,7 +64,7 @@ TEST_CASE("device memory: for a size that is missing no more cached blocks go ba
   CHECK(allocator.statistics().reserved == 0);
 }
 
-TEST_CASE("device memory: out of memory says asked, free, who holds the most, what must go; the engine goes on") {
+TEST_CASE("device memory: out of memory names request, free memory, largest holder and need; the engine goes on") {
   SmallDevice device;
   Allocator allocator(device);
   const Site here = Site::current();
@@ -127,7 +126,7 @@ TEST_CASE("device memory: a pool's blocks and those it may have read stay out of
   void* const first = allocator.allocate(mebibyte);
   CHECK(first != spare);
   allocator.deallocate(first, mebibyte);
-  CHECK(allocator.allocate(mebibyte) == first);  // inside, order is that of the graph: its own memory is used again
+  CHECK(allocator.allocate(mebibyte) == first);  // inside, the order is that of the graph, and its own memory is reused
   allocator.deallocate(outside, mebibyte);       // an input that the graph reads at every replay
   void* const inside = allocator.allocate(mebibyte);
   CHECK(inside != outside);
@@ -151,7 +150,7 @@ TEST_CASE("device memory: a pool's blocks and those it may have read stay out of
   CHECK(allocator.statistics().live == 0);
 }
 
-TEST_CASE("device memory: while a pool is open nothing is given back, and out of memory is told as such") {
+TEST_CASE("device memory: while a pool is open nothing is given back, and out of memory is reported") {
   SmallDevice device;
   Allocator allocator(device);
   allocator.deallocate(allocator.allocate(10 * mebibyte), 10 * mebibyte);

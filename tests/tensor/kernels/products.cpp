@@ -10,7 +10,6 @@ struct Problem {
   Shape a, b;
 };
 
-// alpha a b (+ bias)
 Numbers product(const Tensor& a, const Tensor& b, double alpha, const Tensor& bias = {}) {
   const Numbers as = read(a), bs = read(b), shift = bias.defined() ? read(bias) : Numbers();
   const std::size_t m = static_cast<std::size_t>(a.size(-2)), n = static_cast<std::size_t>(b.size(-1)),

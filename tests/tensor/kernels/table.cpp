@@ -170,7 +170,6 @@ void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
   }
 }
 
-// Checks that the rest of y's storage has not changed.
 void expect_untouched_around(const Tensor& y, const Tensor& before) {
   if (y.is_contiguous() && y.numel() == before.numel()) return;
   const Tensor now = raw::copy(whole(y));
@@ -237,7 +236,7 @@ void walk_on_cpu(const KernelCases& rows) {
   }
 }
 
-// report_faults writes nothing: "an index out of range is told" in tests/cuda/elementwise.cpp tests it. Tiled attention
+// report_faults writes nothing: "an index out of range is reported" in tests/cuda/elementwise.cpp tests it. Tiled attention
 // and products of few rows exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
 TEST_CASE("every kernel has a row in the table") {
   std::set<std::string> in_table{

@@ -20,8 +20,8 @@ using namespace whence::test;
 
 namespace {
 
-// Each child's last words, and how long after the start. `work` may throw, which is then its message, or never return;
-// then it is ended 3 seconds after the limit.
+// Each child's last message, and its time since the start. If `work` throws, the error is its message. If it never returns,
+// it is killed 3 seconds after the limit.
 struct Said {
   std::string text;
   double seconds = 0;
@@ -160,7 +160,7 @@ TEST_CASE("ranks: one that ends after its last exchange has been heard by all") 
       CHECK(said.text == "done");
 }
 
-TEST_CASE("ranks: who died is told to those that wait for a third, and one alone says what went wrong") {
+TEST_CASE("ranks: a death is reported to ranks that wait for a third, and only one rank prints the error") {
   const std::vector<Said> said = in_processes(8, 15, [](Communicator& ranks) {
     if (ranks.rank() == 7) _exit(5);
     if (ranks.rank() == 6) usleep(200000);

@@ -12,7 +12,7 @@ using Letters = std::map<std::string, std::string>;
 const Letters network{{"w1", "hidden.weight"}, {"b1", "hidden.bias"}, {"w2", "output.weight"}, {"b2", "output.bias"}};
 const std::vector<Intermediate> base_bias{{"bias", "base.bias"}};
 
-// Letters of f and of the scheme inside.
+// Returns the letters of f and of the inner scheme.
 Letters over(Letters base) {
   base.insert(network.begin(), network.end());
   return base;
@@ -29,7 +29,7 @@ std::vector<Setting> contextual() {
   const Letters sum{{"e", "cope.table"}, {"r", "relative.table"}}, slopes{{"m", "slopes"}};
   Setting ram{"cope_plus_relative_ram", "cope(p_max=2, z_scale=head) + relative", sum, seen, unseen};
   ram.intermediates.back().factor =
-      1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
+      1 / std::sqrt(2.0);  // the file has q.e before scaling, our probe has the bias added to the scores
   const Letters network_of_one{
       {"m_w1", "hidden.weight"}, {"m_b1", "hidden.bias"}, {"m_w2", "output.weight"}, {"m_b2", "output.bias"}};
   return {{"cope_eq5_literal", "cope(p_max=2, interpolation=equation5)", {{"e", "table"}}, seen, unseen},

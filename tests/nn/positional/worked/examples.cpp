@@ -1,5 +1,5 @@
-// The worked numbers of the schemes without relatives: none, absolute ones, ALiBi, rotary ones, and CoPE as its paper
-// lists it; that every example of the file is run; ALiBi's slopes. The other families have a file each.
+// The worked numbers of single schemes: none, absolute ones, ALiBi, rotary ones, and CoPE as in its paper. Checks that
+// every example of the file is run, and ALiBi's slopes. The other families have a file each.
 #include "nn/positional/alibi_slopes.h"
 #include "tests/nn/positional/worked/worked.h"
 
@@ -30,7 +30,7 @@ std::vector<Setting> settings() {
       {"cope_plus_rope_zrot", "cope(p_max=2, z_from=rotated) + rope", cope_letters, cope_and_rope_seen}};
   Setting ram = cope("cope_ram_default", "cope(p_max=2, z_scale=head)");
   ram.intermediates.back().factor =
-      1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
+      1 / std::sqrt(2.0);  // the file has q.e before scaling, our probe has the bias added to the scores
   Setting separate = cope("cope_sep_keys", "cope(p_max=2, gates=separate_keys)");
   separate.identity = "gate_key";
   all.insert(all.end(), {ram, separate, kinked(cope("cope_saturated", "cope(p_max=3)"))});

@@ -1,5 +1,5 @@
 // The worked numbers of the schemes that came after the papers: values, intermediates and all gradients by every
-// executor. later.json was made by examples/whence/verify/later.py, where their formulas stand in PyTorch.
+// executor. examples/whence/verify/later.py made later.json by the formulas in PyTorch.
 #include <algorithm>
 
 #include "examples/whence/verify/probe_run.h"
@@ -45,7 +45,7 @@ TEST_CASE("worked examples: the schemes that came after the papers") {
         const Tensor& wanted = expected.second;
         CAPTURE(name);
         const Tensor* const ours = named(name, made);
-        if (executor != &reference_executor() && !ours) continue;  // pairs are seen by the reference alone
+        if (executor != &reference_executor() && !ours) continue;  // only the reference shows pairs
         REQUIRE(ours);
         const bool by_pair = wanted.rank() == 4 && wanted.size(2) == 5 && wanted.size(3) == 5;
         const auto visible = [&](const Tensor& x) { return by_pair ? input.given.sequence.masked(x) : x; };

@@ -15,7 +15,7 @@ const std::map<std::string, std::string> shaw_letters{{"aK", "key_table"}, {"aV"
         {"f_c", "distance_scale"}, {"f_Lmul", "threshold_scale"}};
 const std::vector<Intermediate> bias{{"bias", "bias"}}, rotated{{"q_rot", "rotated_q"}, {"k_rot", "rotated_k"}};
 
-// Shaw's rows and T5's buckets are whole numbers, which no probe carries: test cases below compare them.
+// No probe has Shaw's rows and T5's buckets, which are integers. Test cases below compare them.
 const WorkedFamily family({{"shaw_causal", "shaw(clip=2)", shaw_letters, {}, {"idx"}},
     bidirectional({"shaw_bidirectional", "shaw(clip=2)", shaw_letters, {}, {"idx"}}), {"relative", "relative", table},
     {"relative_unseen_zero", "relative(rows=2)", table}, {"relative_capped", "relative(rows=2, capped=yes)", table},
@@ -32,7 +32,7 @@ const WorkedFamily family({{"shaw_causal", "shaw(clip=2)", shaw_letters, {}, {"i
     bidirectional({"rand_relative_bidirectional", "transformer_xl", xl_letters}),
     {"rand_kerple_log", "kerple", kerple_log}, {"rand_fire", "fire(width=3, init_length=2.5)", fire_letters}});
 
-// What a biasing scheme gives for one query at 0 and keys at -distance, one head of four dims.
+// Returns the bias for one query at 0 and keys at -distance, one head of four dims.
 Tensor bias_at(const PositionalScheme& scheme, const std::vector<double>& distances, bool causal) {
   AttendContext at;
   const auto count = static_cast<index_t>(distances.size());
@@ -43,7 +43,7 @@ Tensor bias_at(const PositionalScheme& scheme, const std::vector<double>& distan
   return reshape(dynamic_cast<const BiasesScores&>(scheme).bias(at), {count});
 }
 
-// T5's table of buckets in the file, by distance: the bias is the bucket's number where every row holds its own.
+// Checks T5's buckets in the file, by distance. Every row has its own number, so that the bias is the bucket's number.
 void check_buckets(const json& table_of_file, bool causal) {
   const auto scheme = parse_schemes("t5")[0].make({4, 1, 8});
   scheme->to(DType::f64);
@@ -73,7 +73,7 @@ TEST_CASE("worked examples of T5 and Shaw: buckets and rows of all pairs") {
     const json& outputs = worked_json(setting.name).at("outputs");
     if (!outputs.contains("bucket") && !outputs.contains("idx")) continue;
     CAPTURE(setting.name);
-    // Row n of T5's table, and of Shaw's keys under a query of ones, holds n alone.
+    // Row n of T5's table, and of Shaw's keys for a query of ones, is n.
     const Example it(setting);
     const bool shaw = outputs.contains("idx");
     const auto parameters = it.stages().schemes.at(0)->parameters();

@@ -1,6 +1,6 @@
-// The worked numbers of every scheme and how they are checked: logits, patterns, outputs, named intermediates and all
-// gradients of two losses, in f64. examples.json was made by PyTorch; its meta entry says how. Each file beside this one
-// lists its examples.
+// Checks of the worked numbers of every scheme: logits, patterns, outputs, named intermediates and all gradients of two
+// losses, in f64. examples.json was made by PyTorch; its meta entry says how. Each .cpp file in this folder lists its
+// examples.
 #pragma once
 
 #include <map>
@@ -42,16 +42,16 @@ struct Intermediate {
   double factor = 1;
 };
 
-// How an example of the file is run here. Every output of the file is compared unless it stands in `unseen`.
+// Settings of an example. Every output of the file is compared unless it is in `unseen`.
 struct Setting {
   std::string name, scheme;  // of the example; the scheme's text
-  // The file's letter of a parameter -> the end of our path, which in a sum begins with the scheme's name.
+  // Maps the file's letter of a parameter to the end of our path, which in a sum begins with the scheme's name.
   std::map<std::string, std::string> letters = {};
   std::vector<Intermediate> intermediates = {};
   std::vector<std::string> unseen = {};  // outputs that no probe shows
   std::string identity = {};             // parameters whose path contains this make a linear layer the identity
   bool causal = true;
-  bool kinked = false;         // stands on points without a derivative: central differences say nothing there
+  bool kinked = false;         // at points without a derivative, where central differences are useless
   bool exact_gradient = true;  // false: backward is on purpose not the derivative of forward
 };
 
@@ -64,7 +64,7 @@ inline Setting kinked(Setting setting) {
   return setting;
 }
 
-// The settings of one file, which takes part by a static object; the names of all are counted.
+// The settings of one file, registered by a static object; the names of all are counted.
 struct WorkedFamily {
   explicit WorkedFamily(std::vector<Setting> all) : settings(std::move(all)) {
     for (const Setting& setting : settings) names().push_back(setting.name);
@@ -76,7 +76,6 @@ struct WorkedFamily {
   const std::vector<Setting> settings;
 };
 
-// One example: its inputs and parameters as leaves, and the schemes that they belong to.
 class Example {
  public:
   explicit Example(const Setting& setting) : setting_(setting), json_(worked_json(setting.name)) {
@@ -103,7 +102,7 @@ class Example {
     return {};
   }
 
-  // Where the tokens stand: drawn positions or distances are the file's.
+  // Returns the tokens' positions. Drawn positions or distances come from the file.
   Sequence sequence() const {
     const index_t length = embeds() ? input("x").size(1) : input("q").size(2);
     Sequence sequence = Sequence::run(length, setting_.causal);
@@ -117,11 +116,10 @@ class Example {
     return sequence;
   }
 
-  // x with its positions
   Tensor embedded() const { return stages().embeds.at(0).scheme->embed(input("x"), sequence().positions); }
 
   using Result = BareAttention::Result;
-  // By the reference executor, whose logits and patterns can be looked at.
+  // Runs the reference executor, which shows logits and patterns.
   Result run() const {
     Result result = run(input("q"), input("k"));
     if (!has_two_layers()) return result;
@@ -139,12 +137,12 @@ class Example {
     return {.dim = q[1] * q[3], .heads = q[1], .length = q[2]};
   }
 
-  // Parameters that the example gives are set; those of a layer that it knows nothing of make this layer the identity.
+  // Sets the example's parameters. A layer that is not in the example becomes the identity.
   void set(const Module::Parameter& parameter) {
     CAPTURE(parameter.path);
     for (const auto& [letter, ending] : setting_.letters) {
       if (!("." + parameter.path).ends_with("." + ending)) continue;
-      // The file and we may disagree about axes of one number: a 1x1 convolution is a linear layer.
+      // Axes of extent 1 may differ from the file's: a 1x1 convolution is a linear layer.
       raw::copy_into(reshape(worked_tensor(json_.at("params").at(letter)), parameter.tensor.shape()), parameter.tensor);
       leaves_.push_back({letter, parameter.tensor});
       return;
@@ -172,8 +170,8 @@ class Example {
   std::unique_ptr<BareAttention> scheme_;
 };
 
-// The loss that weighs the numbers of y, and its gradients by all inputs and parameters. The file has two losses of an
-// example, whose names end differently.
+// Checks a weighted sum of y and its gradients with respect to all inputs and parameters. The file has two such losses
+// per example, with different endings.
 inline void check_loss(const Example& it, const Tensor& y, const char* weights, const std::string& end = "") {
   const json &expected = it.expected(), &gradients = expected.at("grads" + end);
   const Tensor loss = sum(y * worked_tensor(expected.at(weights)));
@@ -201,10 +199,10 @@ inline void check_attention(const Example& it) {
   CHECK(distance(result.pattern, worked_tensor(outputs.at("probs"))) < worked_tolerance);
   check_loss(it, result.logits, "W");
   check_output(it, result.output);
-  if (!it.has_two_layers()) check_output(it, it.output(strips_executor()));  // their sum is in no other run
+  if (!it.has_two_layers()) check_output(it, it.output(strips_executor()));  // no other run has their sum
 }
 
-// Of pairs, those that the mask allows.
+// Compares pairs that the mask allows.
 inline void check_intermediate(const Example& it, const Intermediate& wanted, const Capture& capture) {
   CAPTURE(wanted.name);
   const Tensor numbers = worked_tensor(it.expected().at("outputs").at(wanted.name)) * wanted.factor, mask = it.mask();
@@ -253,7 +251,6 @@ inline void check_embedding(const Example& it) {
   check_loss(it, output, "W");
 }
 
-// Everything that the file says about each example.
 inline void check_worked(const WorkedFamily& family) {
   for (const Setting& setting : family.settings) {
     CAPTURE(setting.name);
