@@ -87,7 +87,7 @@ void declare_output(CommandLine& line, Options& options) {
       .flag("attribution", &options.attribution,
           {"print where the logit of an answer came from: what the embedding, each head, each MLP and each bias adds "
            "to it, "
-           "the norms behind them taken as fixed at this pass; no page"})
+           "later norms kept fixed at this pass; no page"})
       .flag("lens", &options.lens,
           {"print what the model would answer after each layer: the last norm and the output applied there; no page"})
       .text("patch", &options.patch,

@@ -421,7 +421,7 @@ def tokenisers():
     vocab = whole["model"]["vocab"]
     for outcome, words, rows, change, inside, *more in (  # `change`: of tokenizer.json; `inside`: of its model
             ("refused", "unlike GPT-2: '\u0120' where GPT-2 has '\u012012'", 320, digits, {}),
-            ("taken", "otherwise than in training", 320, digits, {}, "--tokeniser", "gpt2"),
+            ("taken", "unlike in training", 320, digits, {}, "--tokeniser", "gpt2"),
             ("refused", "unlike GPT-2", 320, dict(pre_tokenizer={**whole["pre_tokenizer"], "add_prefix_space": True}), {}),
             ("refused", "unlike GPT-2", 320, dict(normalizer={"type": "Lowercase"}), {}),
             ("taken", "in NFC", 320, dict(normalizer={"type": "NFC"}), {}),
