@@ -111,7 +111,7 @@ class Numpy(Case):
         self.refused(ValueError, ["did you mean 'table'?"], whence.run, "cope", q, k, v, parameters={"tabel": q})
         self.refused(ValueError, ["causal", "cope"], whence.run, "cope", q, k, v, init=1, causal=False)
         self.refused(ValueError, ["q: list given"], whence.run, "none", [1.0], k, v)
-        self.refused(ValueError, ["q: a dtype"], whence.run, "none", q.astype(np.complex128), k, v)
+        self.refused(ValueError, ["q: an unsupported dtype"], whence.run, "none", q.astype(np.complex128), k, v)
         self.refused(ValueError, ["extents of 1 and more"], whence.run, "none", q[:0], k[:0], v[:0])
         self.refused(ValueError, ["executor"], whence.run, "none", q, k, v, executor="fast")
 
