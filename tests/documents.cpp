@@ -148,6 +148,19 @@ TEST_CASE("documents: every file that a document points to is there") {
   CHECK(links > 50);
 }
 
+TEST_CASE("documents: every script that a line of a document runs by its name may be run") {
+  int scripts = 0;
+  for (const std::string& document : test::documents())
+    for (const auto& line :
+        all_matches(text_of(root / document), R"(^(\./)?((examples|tests|\.ci|cuda)/[a-z_/.]+)( |$))")) {
+      ++scripts;
+      const fs::path script = root / line[2];
+      CHECK_MESSAGE(
+          (fs::status(script).permissions() & fs::perms::owner_exec) != fs::perms::none, document, ": ", line[2]);
+    }
+  CHECK(scripts > 10);
+}
+
 TEST_CASE("documents: every erratum that a comment refers to is there") {
   const std::string errata = text_of(root / "nn/errata.md");
   int references = 0;
