@@ -200,7 +200,7 @@ bool adds_up(const Inspection& inspection, const std::vector<Link>& links, const
   return true;
 }
 
-// Returns the queries of a layer, those with the scale gradients of their logits first.
+// Returns the queries of a layer, those with the largest gradients of their logits first.
 std::vector<index_t> by_strength(const Inspection& inspection, index_t layer) {
   const Quantity* logits = find(inspection.quantities(), layer, "logits");
   std::vector<double> strength(static_cast<std::size_t>(inspection.subject().tokens.numel()));
