@@ -813,7 +813,8 @@ def main(words: list[str] | None = None) -> int:
     add("--schemes", default="", help="schemes, separated by commas (those that the task's paper compares)")
     add("--seeds", type=int, default=3, help="number of seeds of each scheme: 0, 1, ... (3)")
     add("--vary", action="append", default=[], metavar="NAME=V,V", help="an axis: an option of train, or SCHEME.OPTION; may be repeated")
-    add("--set", default="", help='options of train: "steps=300 dim=32"; a value with blanks in quotes')
+    add("--set", action="append", default=[], metavar="NAME=VALUE",
+        help='options of train: "steps=300 dim=32"; a value with blanks in quotes; may be repeated')
     add("--preset", default="mini", choices=["mini", "paper"], help="mini: minutes on a laptop (mini)")
     add("--same-tokens", action="store_true", help="the batch follows the length: steps x batch x length stays as in --preset and --set")
     add("--measure", choices=list(measures), help="the measure to compare (the task's own)")
@@ -842,7 +843,7 @@ def main(words: list[str] | None = None) -> int:
         vary = {name: parts(str(values)) for name, values in pairs(options.vary, "vary").items()}
         if bad := [name for name, values in vary.items() if not values or values == ["True"] or len(set(values)) < len(values)]:
             raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
-        runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=pairs(shlex.split(options.set), "set"),
+        runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=pairs(shlex.split(" ".join(options.set)), "set"),
                     preset=options.preset, equal_tokens=options.same_tokens, out=options.out)
         if options.plan or options.slurm:
             planned = list(plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0))

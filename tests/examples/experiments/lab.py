@@ -136,7 +136,7 @@ class Grid(unittest.TestCase):
         self.refused("a whole number required", self.small, ["rope"], vary={"length": [24]}, equal_tokens=True)
 
     def test_killed_twice_is_as_if_undisturbed(self):
-        settings = ["--set", " ".join(f"{name}={value}" for name, value in {**SMALL, "steps": 400, "save-every": 20}.items())]
+        settings = ["--set", " ".join(f"{name}={value}" for name, value in {**SMALL, "steps": 400}.items()), "--set", "save-every=20"]
         command = [sys.executable, SCRIPT, "flip_flop", "--schemes", "cope,rope", "--seeds", "2", "--jobs", "2", "--out", self.folder / "a", *settings]
         for number in (signal.SIGKILL, signal.SIGINT):
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
