@@ -19,7 +19,8 @@ Node::Node(const Site& made_at, std::size_t results) : id(next_ids(results)), si
 }
 
 void Node::made(const Tensor& y, std::uint8_t k) {
-  (k == 0 ? first_ : further_[k - 1u]) = {y.shape(), y.dtype()};
+  Result& result = k == 0 ? first_ : further_[k - 1u];
+  result = {y.shape(), y.dtype()};
   y.set_link(Ref<GraphLink>(this), k);
 }
 

@@ -35,47 +35,29 @@ def files_of(source, sources):
 
 
 def symbols_of(archive):
-    """Returns for each object of the archive the symbols that it needs, and those that it defines."""
-    objects, wanted, defined = {}, set(), set()
+    """Returns the symbols that the archive needs, and those that it defines."""
+    wanted, defined = set(), set()
     for line in subprocess.run(["nm", archive], capture_output=True, text=True, check=True).stdout.splitlines():
         kind, _, name = line[17:].partition(" ")
-        if line.endswith(".o:"):
-            wanted, defined = objects.setdefault(line[:-3], (set(), set()))
-        elif name:
+        if name:
             (wanted if kind == "U" else defined).add(name)
-    return objects
+    return wanted, defined
 
 
-def linked_by(objects, first):
-    """Returns the objects that a linker takes for those of `first`."""
-    taken, waiting = set(), [name for name in objects if name in first]
-    while waiting:
-        name = waiting.pop()
-        taken.add(name)
-        wanted = objects[name][0]
-        waiting += [other for other in objects if other not in taken and other not in waiting and wanted & objects[other][1]]
-    return taken
-
-
-def lines(paths, found=None):
-    return sum((found or paths)[path].count("\n") for path in paths)
+def lines(paths, found):
+    return sum(found[path].count("\n") for path in paths)
 
 
 def main():
     source, archive, sources = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     sources = [str(pathlib.Path(path).resolve().relative_to(source.resolve())) for path in sources]
     found, faults = files_of(source, sources)
-    objects = symbols_of(archive)
-    missing = set().union(*(wanted for wanted, _ in objects.values())) - set().union(*(defined for _, defined in objects.values()))
-    faults += [f"undefined: {name}" for name in sorted(missing) if "6whence" in name or re.match(FOREIGN, name)]
-
-    # Objects that a training of CoPE links, named after their files.
-    of_cope = linked_by(objects, ["cope.cpp", "transformer.cpp", "optim.cpp", "cross_entropy.cpp", "backward.cpp"])
-    cope, _ = files_of(source, [path for path in sources if pathlib.Path(path).name in of_cope or path.endswith(".h")])
+    wanted, defined = symbols_of(archive)
+    faults += [f"undefined: {name}" for name in sorted(wanted - defined) if "6whence" in name or re.match(FOREIGN, name)]
     schemes = {path for path in found if path.startswith("nn/positional/")}
     plain = {path for path in found if path.startswith("tensor/plain/")}
-    print(f"whence_core: {len(found)} files, {lines(found)} lines; without the schemes {lines(found.keys() - schemes, found)}; "
-          f"a training of CoPE {len(cope)} files, {lines(cope)} lines; plain kernels {lines(plain, found)}")
+    print(f"whence_core: {len(found)} files, {lines(found, found)} lines; without the schemes {lines(found.keys() - schemes, found)}; "
+          f"plain kernels {lines(plain, found)}")
     for path in FIRST:
         print(f"  {lines([path], found) if path in found else 0:4} {path}")
         if path not in found:

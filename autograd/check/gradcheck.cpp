@@ -16,13 +16,13 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-double dot(const Numbers& a, const Numbers& b) {
+double dot_product(const Numbers& a, const Numbers& b) {
   double total = 0;
   for (std::size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];
   return total;
 }
 
-double norm(const Numbers& a) { return std::sqrt(dot(a, a)); }
+double norm(const Numbers& a) { return std::sqrt(dot_product(a, a)); }
 
 // Returns the largest absolute value.
 double largest(const Numbers& a) {
@@ -220,7 +220,7 @@ class Checker {
     const NoGrad values_only;
     inputs_.make_dual(k, u);
     const Numbers moved = tangents_of(f_());
-    return {dot(v_, moved), dot(gradients_[k], u), scale(k, u, moved)};
+    return {dot_product(v_, moved), dot_product(gradients_[k], u), scale(k, u, moved)};
   }
 
   // Computes (f(x + h u) - f(x - h u)) / 2h, and the two one-sided quotients that reveal kinks.
@@ -237,7 +237,8 @@ class Checker {
       left[i] = (y_[i] - before[i]) / h;
       right[i] = (after[i] - y_[i]) / h;
     }
-    return {dot(v_, central), dot(gradients_[k], u), scale(k, u, central), dot(v_, left), dot(v_, right)};
+    return {dot_product(v_, central), dot_product(gradients_[k], u), scale(k, u, central), dot_product(v_, left),
+        dot_product(v_, right)};
   }
 
   // Compares along a random direction, and along each element of a small input. In a large input that fails, looks for

@@ -16,7 +16,7 @@ Tensor or_zeros(const Tensor& gradient, const Tensor& like) {
   return gradient.defined() ? gradient : Tensor::zeros(like.shape(), like.dtype(), like.device());
 }
 
-double dot(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+double inner_product(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double total = 0;
   for (std::size_t k = 0; k < a.size(); ++k)
     total += raw::reduce(Reduction::sum, raw::binary("dot", functions::Multiply{}, a[k], b[k]), {}, false).item();
@@ -57,11 +57,11 @@ Hessian::Eigenvalue Hessian::largest(double tolerance, int most, std::uint64_t s
     found.vector.push_back(raw::to_device(raw::cast(drawn, inputs_[k].dtype()), inputs_[k].device()));
   }
   while (found.iterations < most) {
-    scale(found.vector, 1 / std::sqrt(dot(found.vector, found.vector)));
+    scale(found.vector, 1 / std::sqrt(inner_product(found.vector, found.vector)));
     std::vector<Tensor> product = times(found.vector);
     ++found.iterations;
-    found.value = dot(found.vector, product);
-    const double size = dot(product, product);  // |H v|^2 = value^2 + residual part
+    found.value = inner_product(found.vector, product);
+    const double size = inner_product(product, product);  // |H v|^2 = value^2 + residual part
     found.residual = std::sqrt(std::max(0.0, size - found.value * found.value)) / std::abs(found.value);
     if (size == 0 || found.residual < tolerance) break;
     found.vector = std::move(product);

@@ -10,7 +10,7 @@ struct Words {
 };
 
 // The order is that of Stop.
-constexpr std::array<Words, stop_count> words{{{"lives", "the gradient passes", ""},
+constexpr std::array<Words, stop_count> stop_words{{{"lives", "the gradient passes", ""},
     {"saturated", "the function is flat there: a gate that is all but open or shut",
         "smaller queries and keys, or a penalty on what is saturated"},
     {"leaking", "below 0 a leaky unit passes a hundredth", "a first distribution that leaves the unit above 0"},
@@ -37,7 +37,7 @@ constexpr std::array<Words, stop_count> words{{{"lives", "the gradient passes", 
         "a parameter in it"},
     {"no path", "the loss does not depend on it", "nothing short of another model"}}};
 
-const Words& words_of(Stop stop) { return words[static_cast<std::size_t>(stop)]; }
+const Words& words_of(Stop stop) { return stop_words[static_cast<std::size_t>(stop)]; }
 
 }  // namespace
 

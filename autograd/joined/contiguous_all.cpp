@@ -35,7 +35,7 @@ struct ContiguousAll {
   }
 };
 
-CheckedSample sample(std::string name, bool transposed, bool unread) {
+CheckedSample contiguous_sample(std::string name, bool transposed, bool unread) {
   return {std::move(name), false, {draw::normal({2, 3, 4}), draw::normal({2, 3, 1}), draw::normal({2, 3, 2})},
       [transposed, unread](const std::vector<Tensor>& in) {
         const auto given = [&](std::size_t k) { return transposed || k == 1 ? transpose(in[k]) : in[k]; };
@@ -45,7 +45,7 @@ CheckedSample sample(std::string name, bool transposed, bool unread) {
       }};
 }
 
-Tensor reference(const std::vector<Tensor>& in) {
+Tensor contiguous_reference(const std::vector<Tensor>& in) {
   std::vector<Tensor> rows;
   for (const Tensor& x : in) rows.push_back(reshape(transpose(x), {-1}));
   return concat_along(0, rows);
@@ -53,10 +53,11 @@ Tensor reference(const std::vector<Tensor>& in) {
 
 const CheckedEntry checked({ContiguousAll::name, false,
     [] {
-      return std::vector{sample("transposed", true, false), sample("one of them transposed", false, false),
-          sample("one that nobody reads", true, true)};
+      return std::vector{contiguous_sample("transposed", true, false),
+          contiguous_sample("one of them transposed", false, false),
+          contiguous_sample("one that nobody reads", true, true)};
     },
-    {}, reference});
+    {}, contiguous_reference});
 
 }  // namespace
 

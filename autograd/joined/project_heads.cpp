@@ -152,7 +152,7 @@ Projection projection(const Inputs& in, std::size_t which) {
   return {in[1 + which], in.size() > 4 ? in[4 + which] : Tensor()};
 }
 
-CheckedSample sample(
+CheckedSample projection_sample(
     std::string name, const Shape& x, index_t heads, index_t dim, bool biased, bool unread = false, index_t group = 1) {
   Inputs inputs{draw::normal(x)};
   const index_t width = heads * dim, key_width = width / group;
@@ -165,11 +165,12 @@ CheckedSample sample(
           }};
 }
 
-std::vector<CheckedSample> samples() {
-  return {sample("two heads", {2, 3, 4}, 2, 3, true), sample("no biases", {1, 4, 3}, 1, 2, false),
-      sample("heads of 8", {2, 2, 8}, 2, 8, true), sample("keys that nobody reads", {1, 2, 3}, 2, 2, true, true),
-      sample("heads that share keys", {2, 3, 4}, 4, 2, true, false, 2), sample("one token", {1, 1, 2}, 1, 1, true),
-      sample("no tokens", {2, 0, 3}, 1, 2, true)};
+std::vector<CheckedSample> projection_samples() {
+  return {projection_sample("two heads", {2, 3, 4}, 2, 3, true), projection_sample("no biases", {1, 4, 3}, 1, 2, false),
+      projection_sample("heads of 8", {2, 2, 8}, 2, 8, true),
+      projection_sample("keys that nobody reads", {1, 2, 3}, 2, 2, true, true),
+      projection_sample("heads that share keys", {2, 3, 4}, 4, 2, true, false, 2),
+      projection_sample("one token", {1, 1, 2}, 1, 1, true), projection_sample("no tokens", {2, 0, 3}, 1, 2, true)};
 }
 
 std::vector<BadInput> projection_refusals() {
@@ -196,7 +197,7 @@ Tensor projection_reference(const Inputs& in) {
   return concat_along(1, parts);
 }
 
-const CheckedEntry checked({ProjectHeads::name, false, samples, projection_refusals, projection_reference});
+const CheckedEntry checked({ProjectHeads::name, false, projection_samples, projection_refusals, projection_reference});
 
 }  // namespace
 

@@ -110,19 +110,19 @@ CheckedSample sample(const char* name, const Shape& shape, bool added, bool bias
 
 // A row of equal sums contains only the rounding error of its mean, and epsilon sets how much that is amplified: each
 // derivative by another factor of 1 / sqrt(epsilon).
-std::vector<CheckedSample> samples_of(bool added, bool biased) {
+std::vector<CheckedSample> norm_samples(bool added, bool biased) {
   const double epsilon = biased ? 1e-3 : 1e-6;
   return {sample("rows", {4, 7}, added, biased, epsilon), sample("leading axes", {2, 3, 16}, added, biased, epsilon),
       sample("one row without an axis", {5}, added, biased, added ? 0.1 : 1e-3),
       sample("no rows", {0, 3}, added, biased, epsilon)};
 }
 std::vector<CheckedSample> samples_of_layer_norm() {
-  std::vector<CheckedSample> all = samples_of(false, true);
+  std::vector<CheckedSample> all = norm_samples(false, true);
   all.push_back(sample("two channels", {3, 2}, false, true, 1e-5));
   return all;
 }
 std::vector<CheckedSample> samples_of_rms_norm() {
-  std::vector<CheckedSample> all = samples_of(false, false);
+  std::vector<CheckedSample> all = norm_samples(false, false);
   all.push_back(sample("several runs of rows, blocks of channels", {130, 70}, false, false, 1e-6));
   all.push_back(sample("one channel", {3, 1}, false, false, 0.1));
   all.push_back(sample("a row of zeros", {2, 3}, false, false, 1e-2));
@@ -130,7 +130,7 @@ std::vector<CheckedSample> samples_of_rms_norm() {
   return all;
 }
 std::vector<CheckedSample> samples_of_add_norm() {
-  std::vector<CheckedSample> all = samples_of(true, true);
+  std::vector<CheckedSample> all = norm_samples(true, true);
   all.push_back(sample("without bias, several runs of rows", {130, 6}, true, false, 1e-5));
   for (const bool of_sum : {false, true}) {
     all.push_back(sample(of_sum ? "the sum alone" : "the norm alone", {3, 6}, true, false, 1e-5));

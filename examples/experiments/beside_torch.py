@@ -24,11 +24,11 @@ import time
 from typing import Any, Callable, Iterator, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "whence/verify"))
-try:
-    import torch
-    from whence import _whence
-except ImportError as missing:
-    sys.exit(f"beside_torch.py: {missing.name} is missing; {'apt install python3-torch' if missing.name == 'torch' else 'pip install .packaging'}")
+import packages
+
+packages.require("torch", "whence")
+import torch
+from whence import _whence
 import by_pytorch
 import formulas
 from by_pytorch import WAYS

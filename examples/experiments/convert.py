@@ -21,12 +21,12 @@ import sys
 import tempfile
 from typing import Any, Iterator, NamedTuple
 
-try:
-    import numpy as np
-    import safetensors.numpy
-    import tokenizers
-except ImportError as missing:
-    sys.exit(f"convert.py: {missing.name} is missing; pip install numpy safetensors tokenizers")
+import packages
+
+packages.require("numpy", "safetensors", "tokenizers")
+import numpy as np
+import safetensors.numpy
+import tokenizers
 
 VERSION, EPSILON = "0.1.0", 1e-5  # version of the format of runs; epsilon of our norms
 SIZES = ("vocabulary", "length", "dim", "layers", "heads", "hidden")

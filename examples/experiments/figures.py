@@ -18,12 +18,12 @@ import re
 import sys
 from typing import Any, Sequence
 
-try:
-    import matplotlib
-    import matplotlib.pyplot as plt
-    import numpy as np
-except ImportError as missing:
-    sys.exit(f"figures.py: {missing.name} is missing; apt install python3-matplotlib, or pip install matplotlib")
+import packages
+
+packages.require("matplotlib")
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
 
 
 def chosen(there: Sequence[int], one: int | None, what: str) -> Sequence[int]:

@@ -43,15 +43,15 @@ import time
 import urllib.parse
 from typing import Any, Callable, Iterator
 
-try:
-    import matplotlib.pyplot  # a notebook shows figures then
-    import matplotlib.ticker
-    import numpy as np
-    import pandas as pd
-    import scipy.stats
-    from matplotlib.figure import Figure
-except ImportError as missing:
-    sys.exit(f"lab.py: {missing.name} is missing; apt install python3-pandas python3-scipy python3-matplotlib")
+import packages
+
+packages.require("pandas", "scipy", "matplotlib")
+import matplotlib.pyplot  # a notebook shows figures then
+import matplotlib.ticker
+import numpy as np
+import pandas as pd
+import scipy.stats
+from matplotlib.figure import Figure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",

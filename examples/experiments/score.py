@@ -22,11 +22,11 @@ import statistics
 import sys
 from typing import Any, Callable, Iterator
 
-try:
-    import numpy as np
-    import whence
-except ImportError as missing:
-    sys.exit(f"score.py: {missing.name} is missing; {'pip install .packaging' if missing.name == 'whence' else 'apt install python3-numpy'}")
+import packages
+
+packages.require("numpy", "whence")
+import numpy as np
+import whence
 
 SIZES = {"by_sum": None, "per_character": "characters", "per_byte": "bytes"}
 NAMES = {"by_sum": "accuracy %, sum of log p", "per_character": "accuracy %, log p per character", "per_byte": "accuracy %, log p per byte"}

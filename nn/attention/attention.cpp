@@ -10,17 +10,17 @@
 namespace whence {
 namespace {
 
-SchemeSizes sizes_of(const AttentionOptions& options) {
+SchemeSizes scheme_sizes(const AttentionOptions& options) {
   return {options.dim, options.heads, options.length, options.layer, options.kv_heads};
 }
 
 const AttentionOptions& checked(const AttentionOptions& options) {
-  sizes_of(options).require_whole("attention");
+  scheme_sizes(options).require_whole("attention");
   return options;
 }
 
 index_t key_width(const AttentionOptions& options) {
-  return sizes_of(options).key_heads() * sizes_of(options).head_dim();
+  return scheme_sizes(options).key_heads() * scheme_sizes(options).head_dim();
 }
 
 Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> schemes) {
@@ -51,7 +51,7 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
       value_(options.dim, key_width(options), options.bias, options.in, options.bias_init),
       output_(options.dim, options.dim, options.bias, options.out, options.bias_init),
       dropout_(options.dropout),
-      schemes_(specs, sizes_of(options), SchemeList::Owner::layer),
+      schemes_(specs, scheme_sizes(options), SchemeList::Owner::layer),
       stages_(stages_of(schemes_, shared)),
       executor_(wanted_executor(options.executor, stages_)) {
   child("query", query_);
@@ -81,7 +81,7 @@ Tensor Attention::operator()(
 
 std::string Attention::explain(Device device, DType dtype, index_t sequences, index_t length, bool causal) const {
   const Tensor& own = query_.weight();  // explained where the layer is, with zeros
-  const SchemeSizes sizes = sizes_of(options_);
+  const SchemeSizes sizes = scheme_sizes(options_);
   const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, own.dtype(), own.device()); };
   const Tensor keys = zeros({1, sizes.key_heads(), length, sizes.head_dim()});
   return explain_executor(executor_, stages_, {device, dtype, sequences * options_.heads * length * length},

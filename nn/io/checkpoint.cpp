@@ -55,11 +55,11 @@ std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const std::string
   return found;
 }
 
-fs::path temporary_name(const fs::path& folder) { return to_text(folder.string(), ".tmp-", ::getpid()); }
+fs::path temporary_folder(const fs::path& folder) { return to_text(folder.string(), ".tmp-", ::getpid()); }
 
 // Renames first: a kill half-way leaves a temporary name, not half a checkpoint.
 void remove_checkpoint(const fs::path& folder) {
-  const fs::path condemned = temporary_name(folder);
+  const fs::path condemned = temporary_folder(folder);
   fs::rename(folder, condemned);
   remove_whole(condemned.string());
 }
@@ -294,7 +294,7 @@ std::string CheckpointFolder::save(
   }
   require_finite(named(weights));
   require_finite(moments_of(optimizer));
-  const fs::path folder = fs::path(root_) / folder_name(state.step), temporary = temporary_name(folder);
+  const fs::path folder = fs::path(root_) / folder_name(state.step), temporary = temporary_folder(folder);
   try {
     remove_whole(temporary.string());
     fs::create_directory(temporary);

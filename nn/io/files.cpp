@@ -18,7 +18,7 @@
 namespace whence {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const char* what, int error = errno) {
+[[noreturn]] void system_refused(const std::string& path, const char* what, int error = errno) {
   throw SystemError(path, ": ", what, ": ", std::strerror(error));
 }
 
@@ -43,7 +43,7 @@ class TemporaryFile {
     if (std::filesystem::exists(target, ignored) && !std::filesystem::is_regular_file(target, ignored))
       throw SystemError(target, ": cannot write: exists and is not a regular file; another path required");
     descriptor_ = created(path_);
-    if (descriptor_ < 0) refuse(target, "cannot write");
+    if (descriptor_ < 0) system_refused(target, "cannot write");
   }
   ~TemporaryFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -54,9 +54,9 @@ class TemporaryFile {
 
   void write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, target_); }
   void commit() {
-    if (::fsync(descriptor_) != 0) refuse(target_, "cannot sync");
-    if (::close(std::exchange(descriptor_, -1)) != 0) refuse(target_, "cannot close");
-    if (std::rename(path_.c_str(), target_.c_str()) != 0) refuse(target_, "cannot replace");
+    if (::fsync(descriptor_) != 0) system_refused(target_, "cannot sync");
+    if (::close(std::exchange(descriptor_, -1)) != 0) system_refused(target_, "cannot close");
+    if (std::rename(path_.c_str(), target_.c_str()) != 0) system_refused(target_, "cannot replace");
     renamed_ = true;
   }
 
@@ -71,7 +71,7 @@ class TemporaryFile {
 // Without O_NONBLOCK, opening a pipe would wait for a writer.
 InputFile::InputFile(const std::string& path)
     : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-  if (descriptor_ < 0) refuse(path, "cannot read");
+  if (descriptor_ < 0) system_refused(path, "cannot read");
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
@@ -87,7 +87,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     const ssize_t count =
         ::pread(descriptor_, out.data(), std::min<std::size_t>(out.size(), 1u << 30), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) refuse(path_, "cannot read");
+    if (count < 0) system_refused(path_, "cannot read");
     if (count == 0)
       throw FileError(path_, ": cannot read: ended at byte ", offset, " while ", size_, " bytes were announced");
     out = out.subspan(static_cast<std::size_t>(count));
@@ -106,7 +106,7 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor, bytes.data(), std::min<std::size_t>(bytes.size(), 1u << 30));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) refuse(path, "cannot write");
+    if (count < 0) system_refused(path, "cannot write");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
 }
@@ -127,22 +127,22 @@ void write_file(const std::string& path, std::string_view text) {
 void sync_folder(const std::string& folder) {
   const std::string path = folder.empty() ? "." : folder;
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) refuse(path, "cannot open");
+  if (descriptor < 0) system_refused(path, "cannot open");
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);  // safe: the descriptor was not written
   if (error != 0 && error != EINVAL)
-    refuse(path, "cannot sync", error);  // EINVAL: a file system whose folders need no sync
+    system_refused(path, "cannot sync", error);  // EINVAL: a file system whose folders need no sync
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
   if (!open && errno == ENOMEM) throw std::bad_alloc();
   if (!open && (errno == ENOENT || errno == ENOTDIR)) return {};
-  if (!open) refuse(folder, "cannot list");
+  if (!open) system_refused(folder, "cannot list");
   std::vector<std::string> names;
   for (errno = 0; const dirent* const entry = ::readdir(open.get()); errno = 0)
     if (const std::string_view name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
-  if (errno != 0) refuse(folder, "cannot list");  // an incomplete list would look complete
+  if (errno != 0) system_refused(folder, "cannot list");  // an incomplete list would look complete
   return names;
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "tensor/cpu/tiles/sets.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -13,22 +14,17 @@ std::string to_string(InstructionSet set) {
   return set == InstructionSet::plain ? "plain" : "best";
 }
 
+static bool machine_has(InstructionSet set) {
+#if defined(__x86_64__)
+  if (set == InstructionSet::avx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (set == InstructionSet::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return set == InstructionSet::plain || set == InstructionSet::best;
+}
 bool cpu_has(InstructionSet set) {
-  switch (set) {
-#ifdef WHENCE_BUILDS_AVX512
-    case InstructionSet::avx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#endif
-#ifdef WHENCE_BUILDS_AVX2
-    case InstructionSet::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#endif
-#ifdef WHENCE_BUILDS_PLAIN
-    case InstructionSet::plain:
-#endif
-    case InstructionSet::best: return true;
-    default: return false;
-  }
+  return machine_has(set) && (set == InstructionSet::best || tiles::functions_of<float>(set));
 }
 
 static InstructionSet choose() {
@@ -40,10 +36,8 @@ static InstructionSet choose() {
     if (wanted.empty() || wanted == to_string(set)) return set;
     here += (here.empty() ? "" : ", ") + to_string(set);
   }
-  if (here.empty())  // a build with one set, on another machine
-    fail("tiles",
-        "built for other processors; another build required; configure on this machine, or with "
-        "-DWHENCE_QUICK=OFF");
+  if (here.empty())  // the quickstart's program, on another machine
+    fail("tiles", "built for other processors; another build required; configure on this machine");
   throw InputError("WHENCE_INSTRUCTIONS: '", wanted, "' given; one of ", here, " required on this machine; unset it");
 }
 

@@ -6,7 +6,6 @@
 #include "tensor/cpu/threads.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "tensor/cpu/spin.h"
+#include "tensor/cpu/system.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -149,9 +149,7 @@ int threads_at_first() {
     const long count = std::strtol(wanted, nullptr, 10);
     if (count >= 1 && count <= 1024) return static_cast<int>(count);
   }
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(CPU_COUNT(&allowed), 1);
-  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+  return allowed_processors();
 }
 
 std::atomic<int> thread_count{0};

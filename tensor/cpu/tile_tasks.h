@@ -6,10 +6,9 @@
 #include <atomic>
 #include <vector>
 
-#include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/threads.h"
-#include "tensor/cpu/tiles/problem.h"
+#include "tensor/cpu/tiles/sets.h"
 #include "tensor/pairs.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -20,31 +19,16 @@ namespace whence::tiles {
 
 InstructionSet chosen_set();
 
-template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set) {
-  if constexpr (std::is_same_v<T, Dual>) {
-    return of_plain<T>();
-  } else {
-#ifdef WHENCE_BUILDS_AVX512
-    if (set == InstructionSet::avx512) return of_avx512<T>();
-#endif
-#ifdef WHENCE_BUILDS_AVX2
-    if (set == InstructionSet::avx2) return of_avx2<T>();
-#endif
-#ifdef WHENCE_BUILDS_PLAIN
-    if (set == InstructionSet::plain) return of_plain<T>();
-#endif
-    fail("tiles", "no functions of ", to_string(set), " in this build");
-  }
-}
+Functions<Dual> of_dual();
 
 // Calls f(Functions<T>) with T the output's type.
 template <class F> void visit_functions(const char* op, const Tensor& output, const F& f) {
   if (output.device().is_gpu())
     fail(op, to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
   switch (output.dtype()) {
-    case DType::f32: return f(functions_of<float>(chosen_set()));
-    case DType::f64: return f(functions_of<double>(chosen_set()));
-    case DType::dual: return f(functions_of<Dual>(chosen_set()));
+    case DType::f32: return f(functions_of<float>(chosen_set()).value());
+    case DType::f64: return f(functions_of<double>(chosen_set()).value());
+    case DType::dual: return f(of_dual());
     default: wrong_dtype(op, output.dtype(), "f32 or f64");
   }
 }

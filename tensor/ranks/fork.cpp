@@ -2,10 +2,7 @@
 // mailboxes and reads its peers'. A rank that changes what another may wait for rings the bell of that rank's seat.
 #include "tensor/ranks/fork.h"
 
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +11,6 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -22,16 +18,15 @@
 #include <thread>
 #include <utility>
 
+#include "tensor/cpu/system.h"
+
 namespace whence {
 namespace {
 
 constexpr std::size_t place_bytes = 256 * 1024, places = 2;  // one is filled while the other is read
 
-using Counter = std::atomic<std::uint32_t>;  // a word that a futex can wait for
-static_assert(Counter::is_always_lock_free && sizeof(Counter) == 4);
-
 struct Mailbox {
-  Counter written, read;  // slots, since the beginning
+  std::atomic<std::uint32_t> written, read;  // slots, since the beginning
   std::byte place[places][place_bytes];
 };
 
@@ -45,8 +40,8 @@ struct ForkedRanks::Board {
   std::atomic<bool> claimed, lost;
   char why[512];  // when `lost`: the first rank that died or gave up, and how; later losses follow from it
   struct Seat {
-    Counter bell;       // counts its rings
-    Counter waits_for;  // a rank plus 1; 0: none
+    SharedWord bell;                       // counts its rings
+    std::atomic<std::uint32_t> waits_for;  // a rank plus 1; 0: none
   } seats[most];
 
   static std::size_t bytes(int size) {
@@ -59,7 +54,7 @@ struct ForkedRanks::Board {
 
   void ring(int rank) {
     ++seats[rank].bell;
-    syscall(SYS_futex, &seats[rank].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    wake(seats[rank].bell);
   }
   // True for the first caller only. Takes no memory.
   bool lose(int rank, const char* how, const char* reason) noexcept {
@@ -107,9 +102,7 @@ class ForkedRanks::SharedMemory final : public Communicator {
       look_around();
       const double left = limit_ - (now() - began);
       if (left <= 0) throw LostRank(held_up(other), " for ", limit_, " seconds; --rank-limit allows more");
-      const auto seconds = static_cast<long>(left);
-      const timespec patience{seconds, static_cast<long>(1e9 * (left - static_cast<double>(seconds)))};
-      syscall(SYS_futex, &bell, FUTEX_WAIT, heard, &patience, nullptr, 0);
+      sleep_unless_changed(bell, heard, left);
     }
     waits_for = 0;
   }
@@ -170,7 +163,7 @@ std::unique_ptr<Communicator> ForkedRanks::fork() {
       throw SystemError("ranks: rank ", rank, " could not be started: ", std::generic_category().message(errno));
     if (child == 0) {
       processes_.clear();  // these are its siblings
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      die_with_parent();
       if (::getppid() != parent) ::_exit(1);
       ::setpgid(0, 0);
       return seat(rank);

@@ -30,7 +30,9 @@ TEST_CASE("own program: built against an installed whence it has all commands, w
     return;
   }
   (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
-  (void)well(cmake + " -S installed/share/whence/own_program -B built -DCMAKE_PREFIX_PATH=$PWD/installed" +
+  (void)well(cmake +
+             " -S installed/share/whence/own_program -B built -G '" WHENCE_GENERATOR
+             "' -DCMAKE_PREFIX_PATH=$PWD/installed" +
              " -DCMAKE_CXX_COMPILER=" + compiler +
              " -DCMAKE_CXX_FLAGS='-Wall -Wextra -Wshadow -Wconversion -Wpedantic -Werror' && " + cmake +
              " --build built --parallel 2");
@@ -61,6 +63,38 @@ TEST_CASE("own program: built against an installed whence it has all commands, w
                 .err,
       "whence tasks: task 'flip_flop': registered twice; one task per name required; rename one"));
   CHECK(has(shell(program_folder() + "/whence look run").err, "task 'last_letter': no task of that name"));
+}
+
+TEST_CASE("own program: a few lines of CMake link whence, fetched or installed") {
+  const Workplace here("own_program_by_cmake");
+  const std::string cmake = WHENCE_CMAKE, compiler = WHENCE_COMPILER;
+  if (shell(cmake + " --version").code != 0 || shell(compiler + " --version").code != 0) {
+    MESSAGE("SKIPPED: ", cmake, " or ", compiler, " is no longer there: no program was built");
+    return;
+  }
+  const auto built = [&](const std::string& folder, const std::string& found_by, const std::string& library) {
+    (void)well("mkdir " + folder + " && cat >" + folder + "/CMakeLists.txt <<END\n" +
+               "cmake_minimum_required(VERSION 3.22)\nproject(mine LANGUAGES CXX)\n" + found_by + "\n" +
+               "add_executable(mine " + source_folder() + "/examples/minimal.cpp)\n" +
+               "target_link_libraries(mine PRIVATE " + library + ")\nEND\n" + cmake + " -S " + folder + " -B " +
+               folder + "/build -G '" WHENCE_GENERATOR "' -DCMAKE_CXX_COMPILER=" + compiler +
+               " -DCMAKE_PREFIX_PATH=$PWD/installed && " + cmake + " --build " + folder + "/build --parallel 2");
+    return well(folder + "/build/mine").out;
+  };
+  (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
+  CHECK(has(built("package", "find_package(whence REQUIRED)", "whence::whence"), "\nstep 200  loss 0.0"));
+  // The package may be used on another machine than the one that built it.
+  CHECK(shell(R"(grep -rnE '["; ]/[a-z]' installed/lib*/cmake installed/lib*/*/cmake)").out == "");
+
+  const std::string fetched = built("fetched",
+      "include(FetchContent)\nFetchContent_Declare(whence SOURCE_DIR " + source_folder() +
+          ")\nFetchContent_MakeAvailable(whence)",
+      "whence::core");
+  CHECK(has(fetched, "\nstep 200  loss 0.0"));
+  CHECK(has(well("cat fetched/build/CMakeCache.txt").out, "CMAKE_BUILD_TYPE:STRING=\n"));  // theirs: none
+  const std::string targets = "\n" + well(cmake + " --build fetched/build --target help").out;
+  for (const char* name : {"minimal", "first", "language", "whence", "quickstart", "playground", "whence_tests"})
+    CHECK_MESSAGE(!has(targets, std::string("\n") + name + ": "), name);
 }
 
 TEST_CASE("own program: each installed header of the program compiles alone, and pkg-config links all commands") {

@@ -1,7 +1,6 @@
 #include "examples/whence/cli/child.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tensor/cpu/system.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -23,7 +23,7 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
   if (file < 0) throw SystemError(output, " cannot be written: ", std::generic_category().message(errno));
   const pid_t parent = getpid(), child = fork();
   if (child == 0) {  // calls only what POSIX allows between fork and exec
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with_parent();
     if (getppid() != parent) _exit(127);
     dup2(file, 1);
     if (errors == Errors::in_the_file) dup2(file, 2);

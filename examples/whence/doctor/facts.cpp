@@ -1,7 +1,5 @@
 #include "examples/whence/doctor/facts.h"
 
-#include <sched.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 
 #include "examples/whence/cli/progress.h"
 #include "tensor/cpu/instruction_set.h"
+#include "tensor/cpu/system.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
@@ -83,12 +82,7 @@ int cores_of_container() {
   return std::max(1, static_cast<int>(std::ceil(quota / period)));
 }
 
-int usable_cores() {
-  int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = std::min(cores, CPU_COUNT(&allowed));
-  return std::min(cores, cores_of_container());
-}
+int usable_cores() { return std::min(allowed_processors(), cores_of_container()); }
 
 // Reads "always [madvise] never" as "madvise".
 std::string huge_pages() {
@@ -160,8 +154,7 @@ MachineFacts machine_facts() {
   facts.processor = value_in("/proc/cpuinfo", "model name");
   facts.cores = usable_cores();
   facts.huge_pages = huge_pages();
-  struct sysinfo memory {};
-  if (sysinfo(&memory) == 0) facts.memory = memory.totalram * memory.mem_unit;
+  facts.memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::istringstream(value_in("/proc/meminfo", "MemAvailable")) >> facts.memory_free;
   facts.memory_free *= 1024;
   if (const char* const variable = std::getenv("OMP_NUM_THREADS")) facts.omp_num_threads = variable;

@@ -65,7 +65,7 @@ std::int64_t words_in(std::string_view text, bool& inside) {
 
 // Returns where to cut a text that is one document: before the last `share` of it, at the beginning of a line if one
 // begins there, and never inside a character.
-std::size_t cut_of(std::string_view text, double share) {
+std::size_t split_point(std::string_view text, double share) {
   auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - share));
   const std::size_t line = text.find('\n', at);
   if (line != std::string_view::npos && line + 1 < text.size()) return line + 1;
@@ -82,7 +82,7 @@ void set_aside(const CorpusOptions& options, const std::string& path, Documents&
     for (std::size_t i = 0; i < all.size(); ++i) (validates[i] ? validation : training).push_back(all[i]);
     return;
   }
-  const std::size_t at = cut_of(all[0], options.validation_share);
+  const std::size_t at = split_point(all[0], options.validation_share);
   if (at == 0 || at == all[0].size())
     throw FileError(path, ": ", all[0].size(),
         " bytes given, some being set aside for validation; more text, or --validation 0, required");

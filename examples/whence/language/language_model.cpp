@@ -86,7 +86,7 @@ struct Sum {
   }
 };
 
-LanguageScore score_of(const Sum& sum, const Corpus& corpus, Part part) {
+LanguageScore score_of_sum(const Sum& sum, const Corpus& corpus, Part part) {
   LanguageScore result = sum.by_window;
   result.loss = sum.nats / static_cast<double>(sum.tokens);
   result.tokens = sum.tokens;
@@ -113,7 +113,7 @@ LanguageScore score(
       starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
     sum.add(token_losses(model, windows_at(corpus, part, starts, options.length), options.length));
   }
-  return score_of(sum, corpus, part);
+  return score_of_sum(sum, corpus, part);
 }
 
 LanguageScore score_whole(const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options) {
@@ -127,7 +127,7 @@ LanguageScore score_whole(const Transformer& model, const Corpus& corpus, Part p
     sum.add(token_losses(model, windows_at(corpus, part, starts, length), length));
   }
   if (rest > 0) sum.add(token_losses(model, windows_at(corpus, part, {targets - length}, length), rest));
-  return score_of(sum, corpus, part);
+  return score_of_sum(sum, corpus, part);
 }
 
 }  // namespace whence::language

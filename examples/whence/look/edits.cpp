@@ -70,7 +70,7 @@ Linear linear_of(const Inspection& inspection, const Edit& edit) {
 }
 
 // Returns the new numbers minus the old ones.
-Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& given) {
+Tensor edited_change(const Inspection& inspection, const Edit& edit, const Tensor& given) {
   const Linear edited = linear_of(inspection, edit);
   std::vector<double> change = given.to_vector();
   for (std::size_t e = 0; e < change.size(); ++e)
@@ -126,7 +126,7 @@ EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
 EditedPass pass_with(const Inspection& inspection, const std::string& text) {
   const Edit edit = value_edit_of(inspection, text);
   const Quantity& quantity = *edit.place.quantity;
-  const Tensor change = change_of(inspection, edit, quantity.value);
+  const Tensor change = edited_change(inspection, edit, quantity.value);
   EditedPass made{{edit.text, {}, 0}, {}, {}};
   if (quantity.gradient.defined()) made.outcome.predicted = dot(quantity.gradient, change);
   Capture capture("*");
@@ -144,7 +144,7 @@ std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const 
   for (const Edit& edit : all) {
     if (!edit.place.quantity->is_parameter) continue;
     Tensor& now = numbers.try_emplace(edit.place.quantity->path, edit.place.quantity->value).first->second;
-    now = raw::add(now, change_of(inspection, edit, now));
+    now = raw::add(now, edited_change(inspection, edit, now));
   }
   std::vector<std::unique_ptr<EditedParameter>> edited;
   for (const auto& [path, now] : numbers)
@@ -174,7 +174,8 @@ std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const 
         "required");
   Capture capture("*");
   inspection.prepare()(capture);
-  capture.edit_gradient(quantity.path, [&](const Tensor& dy) { return raw::add(dy, change_of(inspection, edit, dy)); });
+  capture.edit_gradient(
+      quantity.path, [&](const Tensor& dy) { return raw::add(dy, edited_change(inspection, edit, dy)); });
   std::vector<Tensor> tensors;
   std::vector<GradientOutcome> all;
   for (const Module::Parameter& parameter : inspection.subject().model->parameters()) {

@@ -188,7 +188,7 @@ std::vector<Window> windows_of_layer(
     windows.push_back(window_at(overview, side, layer, i, j, to_text("requested: query ", i, ", key ", j)));
   for (const auto& [head, i, j, gradient] : strongest_of(overview, layer)) {
     if (windows.size() >= most) break;
-    if (std::ranges::none_of(windows, [&, i = i, j = j](const Window& window) { return window.has(i, j); }))
+    if (std::ranges::none_of(windows, [&, query = i, key = j](const Window& window) { return window.has(query, key); }))
       windows.push_back(
           window_at(overview, side, layer, i, j, to_text("a strong gradient of the logits, head ", head)));
   }

@@ -72,7 +72,7 @@ std::vector<Quantity> planned_quantities(const TransformerOptions& options, DTyp
 }
 
 // Returns the bytes of value, gradient and cause of each entry, for a text that is `longer` times as long.
-double bytes_of(const std::vector<Quantity>& quantities, double longer) {
+double page_bytes(const std::vector<Quantity>& quantities, double longer) {
   double bytes = 0;
   for (const Quantity& quantity : quantities) {
     if (!quantity.probe || quantity.layer < 0) continue;
@@ -91,7 +91,7 @@ void require_small_page(const Subject& subject, std::size_t others) {
   const index_t tokens = subject.tokens.numel(), few = std::min<index_t>(tokens, 16);
   const std::vector<Quantity> quantities = planned_quantities(subject.model->options(), subject.dtype(), few);
   const auto bytes_at = [&](index_t length) {
-    return bytes_of(quantities, static_cast<double>(length) / static_cast<double>(few));
+    return page_bytes(quantities, static_cast<double>(length) / static_cast<double>(few));
   };
   const double runs = static_cast<double>(1 + others), most = static_cast<double>(most_bytes);
   const double bytes = bytes_at(tokens);

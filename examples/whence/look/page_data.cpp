@@ -214,7 +214,7 @@ Json schemes_json(const TransformerOptions& model) {
 
 Json optional_json(std::optional<double> number) { return number ? Json(*number) : Json(); }
 
-Json outcome_json(const EditOutcome& outcome) {
+Json edit_outcome_json(const EditOutcome& outcome) {
   return {{"edit", outcome.text}, {"predicted", optional_json(outcome.predicted)}, {"real", outcome.real}};
 }
 
@@ -227,7 +227,7 @@ Json knob_json(const Inspection& inspection, const Knob& knob, const StoryPair& 
     for (const Knob::Row& row : stop.rows)
       rows.push_back({{"probe", short_name(*row.quantity, all)}, {"bits", dtype == DType::f64 ? 64 : 32},
           {"value", numbers.add(Tensor::of(row.numbers, {std::ssize(row.numbers)}, dtype))}});
-    stops.push_back(outcome_json(stop.outcome)
+    stops.push_back(edit_outcome_json(stop.outcome)
                         .add("number", stop.number)
                         .add("loss", inspection.loss() + stop.outcome.real)
                         .add("prediction", stop.prediction ? prediction_json(*stop.prediction) : Json())
@@ -242,7 +242,7 @@ void add_story(Json& data, const Inspection& inspection, PageNumbers& numbers) {
   const std::vector<HeadEffect> effects = effects_of_heads(inspection);
   Json::List heads;
   for (const HeadEffect& each : effects)
-    heads.push_back(outcome_json(each.outcome).add("layer", each.layer).add("head", each.head));
+    heads.push_back(edit_outcome_json(each.outcome).add("layer", each.layer).add("head", each.head));
   const StoryPair pair = story_pair(inspection, effects);
   data.add("effects", heads);
   data.add("story", {{"layer", pair.layer}, {"head", pair.head}, {"i", pair.i}, {"j", pair.j}});
@@ -337,7 +337,7 @@ Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
 Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links,
     bool edited) {
   Json::List changed;
-  for (const EditOutcome& each : edits) changed.push_back(outcome_json(each));
+  for (const EditOutcome& each : edits) changed.push_back(edit_outcome_json(each));
   Json data = json_of_pass(inspection, numbers);
   data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
   data.add("palettes", palettes_json()).add("logits", logits_json(inspection, numbers));

@@ -15,7 +15,7 @@
 namespace whence::look {
 namespace {
 
-const char* const option = "--patch";
+const char* const patch_option = "--patch";
 
 // "output layer=0 i=62 = i=58": the place in the pass, and the differences of the place in the source.
 struct Patch {
@@ -40,19 +40,19 @@ std::string text_of(const Patch& patch) {
 }
 
 bool names_axis(const std::string& place, const std::string& word) {
-  return std::ranges::any_of(words_of(place, option), [&](const Word& each) { return each.name == word; });
+  return std::ranges::any_of(words_of(place, patch_option), [&](const Word& each) { return each.name == word; });
 }
 
 // Returns the place in the source. Words after '=' take precedence over those before it.
 std::string source_place(const Patch& patch) {
-  const std::vector<Word> differing = words_of(patch.differing, option);
+  const std::vector<Word> differing = words_of(patch.differing, patch_option);
   std::string text;
   for (const Word& word : differing) {
     if (word.name.empty())
-      throw InputError(option, ": '", word.value, "' given after '='; AXIS=PLACE required, of the same quantity");
+      throw InputError(patch_option, ": '", word.value, "' given after '='; AXIS=PLACE required, of the same quantity");
     text += to_text(' ', word.name, '=', word.value);
   }
-  for (const Word& word : words_of(patch.into, option)) {
+  for (const Word& word : words_of(patch.into, patch_option)) {
     if (std::ranges::find(differing, word.name, &Word::name) != differing.end()) continue;
     text += to_text(' ', word.name, word.name.empty() ? "" : "=", word.value);
   }
@@ -67,10 +67,11 @@ std::string ranges_text(const NamedPlace& place) {
 
 Change change_of(const Inspection& inspection, const Forward& source, const Patch& patch) {
   const index_t layers = inspection.subject().model->options().layers;
-  const NamedPlace into = place_named(inspection.quantities(), {}, layers, patch.into, option);
-  const NamedPlace from = place_named(
-      source.quantities, {}, source.subject.model->options().layers, source_place(patch), to_text(option, ", source"));
-  if (into.gradient) throw InputError(option, ": ", patch.into, ": a gradient given; a number of the pass required");
+  const NamedPlace into = place_named(inspection.quantities(), {}, layers, patch.into, patch_option);
+  const NamedPlace from = place_named(source.quantities, {}, source.subject.model->options().layers,
+      source_place(patch), to_text(patch_option, ", source"));
+  if (into.gradient)
+    throw InputError(patch_option, ": ", patch.into, ": a gradient given; a number of the pass required");
   const Quantity &quantity = *into.quantity, &other = *from.quantity;
   const auto extents = [](const NamedPlace& place) {
     std::vector<index_t> all;
@@ -78,13 +79,13 @@ Change change_of(const Inspection& inspection, const Forward& source, const Patc
     return all;
   };
   if (extents(into) != extents(from))
-    throw DoesNotFit(option, ": ", text_of(patch), ": places ", ranges_text(into), " of ", quantity.value.shape(),
+    throw DoesNotFit(patch_option, ": ", text_of(patch), ": places ", ranges_text(into), " of ", quantity.value.shape(),
         " here, ", ranges_text(from), " of ", other.value.shape(),
         " in the source; equal numbers of places required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of "
         "equal "
         "length");
   if (quantity.value.dtype() != other.value.dtype())
-    throw DoesNotFit(option, ": ", quantity.path, " is ", quantity.value.dtype(), " here, ", other.value.dtype(),
+    throw DoesNotFit(patch_option, ": ", quantity.path, " is ", quantity.value.dtype(), " here, ", other.value.dtype(),
         " in the source; equal ones required");
   const Axes axes(quantity), other_axes(other);
   const std::vector<double> numbers = other.value.to_vector();
@@ -117,7 +118,8 @@ Json outcome_json(const PatchOutcome& each) {
 
 SubjectOptions PatchSource::of(SubjectOptions subject) const {
   if (!given())
-    throw InputError(option, ": given without a source; --from-sample N, --from-prompt TEXT or --from RUN required");
+    throw InputError(
+        patch_option, ": given without a source; --from-sample N, --from-prompt TEXT or --from RUN required");
   if (!run.empty()) subject.run = run, subject.step = 0, subject.untrained = false;
   if (sample >= 0) subject.sample = sample;
   if (!prompt.empty()) subject.prompt = prompt, subject.text.clear();
@@ -127,7 +129,7 @@ SubjectOptions PatchSource::of(SubjectOptions subject) const {
 std::vector<Change> changes_of(const Inspection& inspection, const Forward& source, const std::string& patches) {
   std::vector<Change> all;
   for (const Patch& patch : patches_of(patches)) all.push_back(change_of(inspection, source, patch));
-  if (all.empty()) throw InputError(option, ": nothing given; a place required, as in \"output layer=0 head=2\"");
+  if (all.empty()) throw InputError(patch_option, ": nothing given; a place required, as in \"output layer=0 head=2\"");
   return all;
 }
 
@@ -179,7 +181,7 @@ std::vector<PatchOutcome> Patching::map_of(const std::string& text) const {
       return text_of({to_text(patch.into, " layer=", layer, more), patch.differing});
     };
     const NamedPlace place = place_named(inspection_.quantities(), {}, inspection_.subject().model->options().layers,
-        to_text(patch.into, " layer=", layer), option);
+        to_text(patch.into, " layer=", layer), patch_option);
     const Axes axes(*place.quantity);
     const char axis = axes.has('h') ? 'h' : 't';
     const std::string word = axis == 'h' ? "head" : "t";

@@ -27,7 +27,7 @@ void clear_gradients(const Transformer& model) {
     if (!parameter.frozen) clear_gradient(parameter.tensor);
 }
 
-Tensor leaf_of(const Tensor& value) { return requires_grad(value.detach()); }
+Tensor new_leaf(const Tensor& value) { return requires_grad(value.detach()); }
 
 }  // namespace
 
@@ -71,7 +71,7 @@ std::vector<Quantity> Rows::of(index_t layer, index_t begin, index_t end, bool g
       from.x, from.query, from.key, from.value, Sequence::run(from.query.size(2), subject_.model->options().causal)};
   const bool differentiated = gradients && from.gradient_of_output.defined();
   if (differentiated)
-    inputs.query = leaf_of(from.query), inputs.key = leaf_of(from.key), inputs.value = leaf_of(from.value);
+    inputs.query = new_leaf(from.query), inputs.key = new_leaf(from.key), inputs.value = new_leaf(from.value);
   const RecordingScope recording(differentiated);
   Capture capture(attention_of(layer) + ".*");
   const Tensor output = composed_rows(subject_.model->attention(layer), inputs, begin, end);

@@ -69,7 +69,7 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
 }
 
 // Makes the maps of patches. Each cell is a pass, so that at most 48 are made without a request.
-Json patches_of(const Inspection& inspection, const PageRequest& request) {
+Json patches_json(const Inspection& inspection, const PageRequest& request) {
   if (inspection.subject().given) return {};
   const Asked asked = asked_of(Forward(inspection.subject()), request.token, request.answer);
   const auto other = patch_source(inspection.subject(), request.subject, request.patched_from, asked.token);
@@ -96,7 +96,7 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
     const Subject checkpoint = subject_of(then);
     besides.beside.push_back(json_of_pass(Inspection(checkpoint, false), besides.numbers));
   }
-  besides.patches = patches_of(inspection, request);
+  besides.patches = patches_json(inspection, request);
   const std::string html = page_of(inspection, besides);
   if (request.numbers) {
     write(companion_file(page, ".safetensors"), tensors_of(inspection));

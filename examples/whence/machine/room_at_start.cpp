@@ -1,6 +1,7 @@
 // Checks that OpenBLAS finds address space at the start of a program: Note [Buffers of OpenBLAS] in tensor/cpu/blas.h.
 // OpenBLAS takes a buffer per thread in its constructor, before main and before any constructor of ours. The program's
-// .preinit_array runs still earlier; neither getenv nor the heap can be used there.
+// .preinit_array, which Linux alone has, runs still earlier; neither getenv nor the heap can be used there.
+#if defined(__linux__)
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -60,3 +61,4 @@ void require_room(int, char**, char** environment) {
 
 }  // namespace
 }  // namespace whence
+#endif

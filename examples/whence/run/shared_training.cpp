@@ -17,7 +17,7 @@ namespace {
 
 using Facts = std::map<std::string, std::string>;
 
-std::string text_of(const Facts& facts) {
+std::string text_of_facts(const Facts& facts) {
   std::string text;
   for (const auto& [name, value] : facts) text += name + '\0' + value + '\0';
   return text;
@@ -35,7 +35,7 @@ Facts facts_of(const std::string& text) {
 void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::string, std::string>>& given) {
   Facts mine(given.begin(), given.end());
   mine["program"] = sha256(read_file(std::filesystem::read_symlink("/proc/self/exe")));
-  const std::vector<std::string> all = gather_over_ranks(ranks, text_of(mine));
+  const std::vector<std::string> all = gather_over_ranks(ranks, text_of_facts(mine));
   std::vector<std::string> differences;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
@@ -54,7 +54,7 @@ void take_from_rank_0(Communicator& ranks, TrainingState& state, MixedPrecision&
   std::vector<double> counts{static_cast<double>(state.step), static_cast<double>(state.skipped)};
   broadcast(ranks, std::as_writable_bytes(std::span(counts)));
   state.step = static_cast<index_t>(counts[0]), state.skipped = static_cast<index_t>(counts[1]);
-  state.facts = facts_of(broadcast(ranks, text_of(state.facts)));
+  state.facts = facts_of(broadcast(ranks, text_of_facts(state.facts)));
   if (state.step == 0) return;
   for (const Module::Parameter& weight : precision.weights()) broadcast(ranks, weight.tensor.detach());
   for (const Optimizer::Moments& moments : precision.optimizer().moments())

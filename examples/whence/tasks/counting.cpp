@@ -18,7 +18,7 @@ namespace whence::tasks {
 namespace {
 
 constexpr std::int64_t largest_value = 10;
-constexpr std::array words = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print"};
+constexpr std::array token_texts = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print"};
 // The values are zero ... zero + 10.
 enum Word : std::int64_t { pad, start, pass, equals, end, increment, print, zero };
 constexpr std::int64_t first_variable = zero + largest_value + 1;
@@ -124,7 +124,7 @@ class Counting final : public DrawnTask {
         {"always 0", [](const Row& row) { return Tokens(row.inputs.size(), zero); }}};
   }
   std::string text(std::int64_t token) const override {
-    if (token < zero) return to_text(words[static_cast<std::size_t>(token)], " ");
+    if (token < zero) return to_text(token_texts[static_cast<std::size_t>(token)], " ");
     if (token < first_variable) return to_text(token - zero, " ");
     return {static_cast<char>('a' + token - first_variable), ' '};
   }

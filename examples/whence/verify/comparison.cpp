@@ -174,7 +174,7 @@ std::function<bool(const std::string&)> hidden_pairs(const Metadata& metadata) {
   return [specs](const std::string& name) { return is_of_pairs(specs, name); };
 }
 
-Json json_of(const std::optional<DifferenceAt>& difference) {
+Json difference_json(const std::optional<DifferenceAt>& difference) {
   if (!difference) return {};
   return Json{{"at", std::vector<index_t>(difference->at.begin(), difference->at.end())}, {"ours", difference->ours},
       {"theirs", difference->theirs}};
@@ -245,8 +245,8 @@ std::string Comparison::json() const {
     Json line{{"name", each.name}, {"theirs", each.their_name}, {"shape", shape(each.shape)},
         {"shape of theirs", shape(each.their_shape)}, {"differs", each.differs()}};
     line.add("largest", each.largest).add("share", each.share).add("ulp", each.units);
-    line.add("largest at", each.largest > 0 ? json_of(each.at) : Json());
-    line.add("first", json_of(each.first)).add("first hidden", json_of(each.hidden));
+    line.add("largest at", each.largest > 0 ? difference_json(each.at) : Json());
+    line.add("first", difference_json(each.first)).add("first hidden", difference_json(each.hidden));
     lines += line.line() + '\n';
   }
   const ComparedTensor* differs = first();

@@ -82,11 +82,11 @@ double largest_of(const std::vector<Named>& results) {
 
 // Divides by the tensor's largest number, as sums lose what their terms lost, but at least by a tenth of the largest of
 // all: some gradients are 0 because their terms cancel, as those of a bias that softmax ignores.
-double apart(const Tensor& got, const Tensor& wanted, double largest) {
+double relative_distance(const Tensor& got, const Tensor& wanted, double largest) {
   return largest_difference(got, wanted) / std::max(0.1 * largest, largest_size(wanted));
 }
 
-// Like apart, but averaged: where rounding moves a CoPE position across a whole number, the gradient of one row jumps.
+// Like relative_distance, but averaged: where rounding moves a CoPE position across a whole number, the gradient of one row jumps.
 double apart_on_average(const Tensor& got, const Tensor& wanted, double largest) {
   const auto average = [](const Tensor& x) {
     double squares = 0;
@@ -100,7 +100,7 @@ double apart_on_average(const Tensor& got, const Tensor& wanted, double largest)
 
 using Measure = double(const Tensor& got, const Tensor& wanted, double largest);
 DeviceDisagreement disagreement(
-    const std::vector<Named>& got, const std::vector<Named>& expected, Measure& measure = apart) {
+    const std::vector<Named>& got, const std::vector<Named>& expected, Measure& measure = relative_distance) {
   DeviceDisagreement found;
   for (std::size_t k = 0; k < got.size(); ++k) {
     const double off = measure(got[k].tensor, expected[k].tensor, largest_of(expected));
@@ -123,7 +123,7 @@ std::function<ConformanceCell(const ConformanceSubject&)> check_of(const Executo
 // fill no whole pack, and padding. Tiles round the pattern, its gradient and the results, and sum in f32: a few roundings.
 // If the scheme's own ops round more, four times the error of composed ops in the same dtype is allowed: both errors are
 // random. Rounding may also move a number across a network's kink. Three draws do not repeat that.
-ConformanceCell tiled(const ConformanceSubject& subject) {
+ConformanceCell tiled_on_device(const ConformanceSubject& subject) {
   struct Case {
     DType dtype;
     index_t tokens, heads, key_heads, head_dim, padding;
@@ -217,7 +217,7 @@ OpDisagreement device_disagreement(const CheckedOp& op, DType dtype) {
     const std::vector<Named> expected = results_on(Device::cpu(), sample, dtype),
                              got = results_on(Device::cuda(0), sample, dtype);
     for (std::size_t k = 0; k < got.size(); ++k) {
-      const double off = apart(got[k].tensor, expected[k].tensor, largest_of(expected));
+      const double off = relative_distance(got[k].tensor, expected[k].tensor, largest_of(expected));
       if (off > std::max(found.value, found.gradients)) found.worst = sample.name + ", " + got[k].name;
       double& largest = k == 0 ? found.value : found.gradients;
       largest = std::max(largest, off);
@@ -238,7 +238,7 @@ const std::vector<ConformanceCheck>& device_checks() {
       {"bf16", "the same in bf16", check_of(reference_executor(), DType::bf16)},
       {"strips", "the same in f32 by strips of rows", check_of(*strips, DType::f32)},
       {"decoded", "rows of a model in f32, decoded on the device, as on the CPU", decoded},
-      {"tiled", "tiles on the device, in f16, bf16 and f32, give what composed ops give in f64", tiled}};
+      {"tiled", "tiles on the device, in f16, bf16 and f32, give what composed ops give in f64", tiled_on_device}};
   return checks;
 }
 

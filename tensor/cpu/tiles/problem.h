@@ -82,9 +82,9 @@ template <class T> struct Functions {
   void (*mix_backward)(const MixProblem<T>&, extent b, extent block, T* scratch);
 };
 
-// One for each instruction set that was compiled, chosen at run time: one program runs everywhere.
-template <class T> Functions<T> of_avx512();  // float, double; only in builds with that set
+// One for each instruction set, chosen at run time: one program runs everywhere. T: float or double.
+template <class T> Functions<T> of_avx512();
 template <class T> Functions<T> of_avx2();
-template <class T> Functions<T> of_plain();  // float, double, Dual
+template <class T> Functions<T> of_plain();
 
 }  // namespace whence::tiles

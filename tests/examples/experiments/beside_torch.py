@@ -4,23 +4,20 @@ are refused.
     python3 tests/examples/experiments/beside_torch.py
 Needs torch and the module whence; ends with 77 if one is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
-import importlib.util
 import io
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
 import time
 
-if missing := [name for name in ("torch", "whence") if not importlib.util.find_spec(name)]:
-    print(f"{'required' if os.environ.get('WHENCE_REQUIRED') == '1' else 'skipped'}: {missing[0]} is missing")
-    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
-
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "examples/experiments/beside_torch.py"
 sys.path.insert(0, str(SCRIPT.parent))
 sys.dont_write_bytecode = True
+import packages
+
+packages.require("torch", "whence", skip=77)
 import torch
 
 import beside_torch

@@ -5,7 +5,6 @@ contradictions of files and config.json, and bad files.
 Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 if one is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import functools
-import importlib.util
 import io
 import itertools
 import json
@@ -19,13 +18,12 @@ import tempfile
 import unittest.mock
 from pathlib import Path
 
-if missing := [name for name in ("numpy", "safetensors", "tokenizers", "torch", "whence") if not importlib.util.find_spec(name)]:
-    print(f"{'required' if os.environ.get('WHENCE_REQUIRED') == '1' else 'skipped'}: {missing[0]} is missing")
-    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
-
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "examples/experiments"), str(ROOT / "examples/whence/verify")]
 sys.dont_write_bytecode = True
+import packages
+
+packages.require("numpy", "safetensors", "tokenizers", "torch", "whence", skip=77)
 import numpy as np
 import safetensors.numpy
 import safetensors.torch

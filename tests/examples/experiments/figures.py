@@ -1,20 +1,17 @@
 #!/usr/bin/env python3
 """Tests the papers' figures (examples/experiments/figures.py): python3 tests/examples/experiments/figures.py
 Traces are made by hand, without module or run. Ends with 77 if matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
-import importlib.util
-import os
 import pathlib
 import re
 import sys
 import tempfile
 import types
 
-if missing := [name for name in ("numpy", "matplotlib") if not importlib.util.find_spec(name)]:
-    print(f"skipped: {missing[0]} is missing")
-    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
-
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "examples/experiments"))
 sys.dont_write_bytecode = True
+import packages
+
+packages.require("matplotlib", skip=77)
 import matplotlib
 import numpy as np
 

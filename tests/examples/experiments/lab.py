@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Tests grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
 Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
-import importlib.util
 import json
 import os
 import pathlib
@@ -15,13 +14,12 @@ import time
 import unittest
 import unittest.mock
 
-if missing := [name for name in ("pandas", "scipy", "matplotlib") if not importlib.util.find_spec(name)]:
-    print(f"skipped: {missing[0]} is missing")
-    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
-
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "examples/experiments/lab.py"
 sys.path.insert(0, str(SCRIPT.parent))
 sys.dont_write_bytecode = True
+import packages
+
+packages.require("pandas", "scipy", "matplotlib", skip=77)
 import matplotlib
 import numpy as np
 import pandas as pd

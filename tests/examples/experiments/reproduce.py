@@ -2,7 +2,6 @@
 """Tests the papers' tables (examples/experiments/reproduce.py): python3 tests/examples/experiments/reproduce.py build/release/whence
 Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
-import importlib.util
 import io
 import math
 import os
@@ -13,13 +12,12 @@ import subprocess
 import sys
 import tempfile
 
-if missing := [name for name in ("pandas", "scipy", "matplotlib") if not importlib.util.find_spec(name)]:
-    print(f"skipped: {missing[0]} is missing")
-    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
-
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "examples/experiments"))
 sys.dont_write_bytecode = True
+import packages
+
+packages.require("pandas", "scipy", "matplotlib", skip=77)
 import numpy as np
 import pandas as pd
 
