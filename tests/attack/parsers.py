@@ -32,29 +32,25 @@ def seeds_of(attack):
     return seeds | {format: [text.encode() for text in some] for format, some in texts.items()}
 
 
+def fuzzer_of(attack):
+    return attack.build.parent / "fuzz/tests/attack/whence_fuzz"
+
+
 def tried(attack, engine, format, seeds, seconds):
-    """Runs the mutator of whence_parsers, libFuzzer or AFL. Returns the number of inputs, the failing inputs, and the program's end."""
+    """Runs the mutator of whence_parsers, or libFuzzer. Returns the number of inputs, the failing inputs, and the program's end."""
     words, work = pathlib.Path(__file__).parent / "words.dict", attack.new_folder("work")
     with tempfile.TemporaryDirectory(prefix="attack_", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as memory:
-        settings = {"limit": seconds + 60, "env": {**os.environ, "TMPDIR": memory, "WHENCE_FUZZ": format, "AFL_SKIP_CPUFREQ": "1", "AFL_NO_UI": "1",
-                                                   "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES": "1"}}
+        settings = {"limit": seconds + 60, "env": {**os.environ, "TMPDIR": memory, "WHENCE_FUZZ": format}}
         if engine == "mutator":
             ended = attack.run([format, seeds, words, f"{attack.seed:x}", seconds, work], program=[attack.tool("whence_parsers")], **settings)
             return int(ended.out.split()[0]) if ended.code == 0 else 0, [] if ended.code == 0 else [work / f"{format}.input"], ended
-        program = attack.build.parent / engine / "tests/attack/whence_fuzz"
-        if engine == "fuzz":
-            ended = attack.run([f"-max_total_time={int(seconds)}", f"-dict={words}", f"-seed={attack.seed}", "-max_len=65536", "-timeout=5", "-rss_limit_mb=1024",
-                                "-print_final_stats=1", f"-artifact_prefix={work}/", work, seeds], program=[program], **settings)
-            count = re.search(rb"number_of_executed_units: (\d+)", ended.error)
-            return int(count[1]) if count else 0, [path for path in work.iterdir() if re.match("crash|oom|timeout|leak", path.name)], ended
-        ended = attack.run(["-V", int(seconds), "-i", seeds, "-o", work, "-x", words, "-m", "none", "-t", "5000", "--", program], program=["afl-fuzz"], **settings)
-        stats = work / "default/fuzzer_stats"
-        count = re.search(rb"execs_done\s*: (\d+)", stats.read_bytes()) if stats.exists() else None
-        return int(count[1]) if count else 0, [path for path in work.glob("default/*/id*") if path.parent.name in ("crashes", "hangs")], ended
+        ended = attack.run([f"-max_total_time={int(seconds)}", f"-dict={words}", f"-seed={attack.seed}", "-max_len=65536", "-timeout=5", "-rss_limit_mb=1024",
+                            "-print_final_stats=1", f"-artifact_prefix={work}/", work, seeds], program=[fuzzer_of(attack)], **settings)
+        count = re.search(rb"number_of_executed_units: (\d+)", ended.error)
+        return int(count[1]) if count else 0, [path for path in work.iterdir() if re.match("crash|oom|timeout|leak", path.name)], ended
 
 
 def attack_parsers(attack, whole):
-    fuzzers = [name for name in ("fuzz", "afl") if (attack.build.parent / name / "tests/attack/whence_fuzz").exists()]
     formats = list(seeds_of(attack).items())
     attack.random.shuffle(formats)
     for k, (format, inputs) in enumerate(formats):
@@ -62,7 +58,7 @@ def attack_parsers(attack, whole):
         for n, bytes in enumerate(inputs):
             (seeds / str(n)).write_bytes(bytes)
         seconds = max(0.5, min(60, (attack.end - time.time()) / (len(formats) - k)))
-        engines = ["mutator", *([attack.random.choice(fuzzers)] if fuzzers and seconds >= 4 else [])]
+        engines = ["mutator", *(["fuzzer"] if fuzzer_of(attack).exists() and seconds >= 4 else [])]
         for engine in engines:
             count, found, ended = tried(attack, engine, format, seeds, seconds / len(engines))
             attack.inputs += count
