@@ -12,7 +12,7 @@ namespace {
 
 // Handles the parser's events. No value of the JSON library is made, because freeing one allocates, and memory may have
 // run out.
-struct Reader {
+struct HeaderReader {
   const std::string& place;
   SafetensorsHeader header = {};
   std::unordered_set<std::string> names = {};
@@ -112,7 +112,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
   const std::string place = path + ": safetensors: header";
   if (const std::size_t at = json.find('\0'); at != json.npos)  // the parser would stop there
     throw FileError(place, ": holds a NUL at byte ", at, "; JSON text required; is the file damaged?");
-  Reader reader{place};
+  HeaderReader reader{place};
   nlohmann::json::sax_parse(json, &reader);
   return std::move(reader.header);
 }

@@ -4,8 +4,8 @@
 namespace whence::tasks {
 namespace {
 
-// After the digits 0 ... 4; blank is never drawn.
-enum Arithmetic : std::int64_t { plus = modulus, minus, times, blank };
+// After the digits 0 ... 4; padding is never drawn.
+enum Arithmetic : std::int64_t { add_sign = modulus, subtract_sign, multiply_sign, padding };
 
 //   a a b b a -> 0
 // Unequal neighbours, mod 2: 0 exactly where the first symbol is the last. The papers print class 0 as True.
@@ -38,7 +38,7 @@ Tokens draw_sum(Draw& draw, index_t length, Reading reading) {
   const index_t odd_length = length % 2 == 0 ? length - 1 : length;
   Tokens string;
   for (index_t i = 0; i < odd_length; ++i)
-    string.push_back(i % 2 == 0 ? draw.below(modulus) : plus + draw.below(reading == Reading::source ? 3 : 2));
+    string.push_back(i % 2 == 0 ? draw.below(modulus) : add_sign + draw.below(reading == Reading::source ? 3 : 2));
   return string;
 }
 
@@ -48,12 +48,12 @@ Tokens value_of_sum(const Tokens& string, Reading) {
   std::int64_t sum = 0, term = string[0];
   for (std::size_t i = 1; i + 1 < string.size(); i += 2) {
     const std::int64_t digit = string[i + 1];
-    if (string[i] == times) {
+    if (string[i] == multiply_sign) {
       term = term * digit % modulus;
       continue;
     }
     sum += term;
-    term = string[i] == plus ? digit : -digit;
+    term = string[i] == add_sign ? digit : -digit;
   }
   return {((sum + term) % modulus + modulus) % modulus};
 }

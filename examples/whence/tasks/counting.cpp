@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t largest_value = 10;
 constexpr std::array token_texts = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print"};
 // The values are zero ... zero + 10.
-enum Word : std::int64_t { pad, start, pass, equals, end, increment, print, zero };
+enum Word : std::int64_t { pad, start, pass, assign, end, increment, print, zero };
 constexpr std::int64_t first_variable = zero + largest_value + 1;
 
 // The variables that are set so far, and the text.
@@ -37,7 +37,7 @@ struct Program {
       if (kind < set_weight) {
         const std::int64_t variable = draws.below(variables);
         values[variable] = 0;
-        return add({first_variable + variable, equals, zero, end});
+        return add({first_variable + variable, assign, zero, end});
       }
       if (values.empty()) continue;
       auto& [variable, value] = any(draws);
@@ -64,7 +64,7 @@ std::int64_t count_of_what_is_left(const Tokens& inputs) {
   std::int64_t value = 0;
   for (std::size_t i = 0; i + 1 < inputs.size(); ++i) {
     if (inputs[i] != asked) continue;
-    if (inputs[i + 1] == equals) value = 0;
+    if (inputs[i + 1] == assign) value = 0;
     if (inputs[i + 1] == increment) ++value;
   }
   return zero + value;
