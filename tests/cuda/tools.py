@@ -1,8 +1,8 @@
-"""Tests the model of cuda/predict on known counts and on the emulator's, and .ci/sass on a short loop. Usage: tools.py ROOT PROGRAM"""
+"""Tests the model of cuda/predict on known counts and on the emulator's, and tests/cuda/sass on a short loop. Usage: tools.py ROOT PROGRAM"""
 import runpy
 import sys
 
-predict, sass = runpy.run_path(sys.argv[1] + "/cuda/predict"), runpy.run_path(sys.argv[1] + "/.ci/sass")
+predict, sass = runpy.run_path(sys.argv[1] + "/cuda/predict"), runpy.run_path(sys.argv[1] + "/tests/cuda/sass")
 
 assert predict["at_length"]([3 * n * n + 5 * n + 7 for n in predict["SAMPLES"]], 8192) == 3 * 8192**2 + 5 * 8192 + 7
 # 2730 and 1000 clocks bind, of tensor cores and of shared memory; 16 special functions take one, and so do 128 others, or four shuffles.
