@@ -125,6 +125,10 @@ std::vector<pid_t> RunningProgram::children() const {
   return all;
 }
 
+bool is_gone(pid_t process) {
+  return kill(process, 0) != 0 || has(text_of("/proc/" + std::to_string(process) + "/stat"), ") Z ");
+}
+
 bool RunningProgram::has_ended() const {
   siginfo_t info{};
   return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child_;

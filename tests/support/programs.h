@@ -37,6 +37,10 @@ template <class Condition> bool soon(const Condition& condition, int seconds = 6
   return condition();
 }
 
+// True if a process has ended. An orphan may stay as a zombie, because the first process of a container may never wait
+// for it.
+bool is_gone(pid_t process);
+
 struct Outcome {
   int code;  // exit code, or 128 + signal
   std::string out, err;

@@ -94,8 +94,7 @@ void goes_on_to_the_same(const std::string& command, const std::string& resume, 
     const Outcome ended = program.finish_within(60);
     CHECK_MESSAGE(std::ranges::find(fault.codes, ended.code) != fault.codes.end(), ended.code, " ", ended.err);
     CHECK_MESSAGE((fault.said.empty() || count(ended.err, fault.said) == 1), ended.err);
-    // Orphans are gone when init has waited for them.
-    for (const pid_t child : children) CHECK(soon([&] { return kill(child, 0) != 0; }));
+    for (const pid_t child : children) CHECK(soon([&] { return is_gone(child); }));
     const std::string newest = newest_checkpoint(out);
     if (!newest.empty()) kept.emplace_back(newest, fs::last_write_time(newest));
   }

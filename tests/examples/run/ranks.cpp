@@ -190,7 +190,7 @@ TEST_CASE(
       const Outcome ended = program.finish_within(30);
       CHECK_MESSAGE(ended.code == (fault == SIGKILL ? 128 + SIGKILL : 130), ended.err);
       // Orphans are gone after init has adopted them and waited for them, at a time of its choice.
-      for (const pid_t rank : ranks) CHECK(soon([&] { return kill(rank, 0) != 0; }));
+      for (const pid_t rank : ranks) CHECK(soon([&] { return is_gone(rank); }));
     }
   for (const std::string& name : shared()) CHECK_MESSAGE(before.contains(name), name);
 }
