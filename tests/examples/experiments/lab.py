@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
 Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
+import importlib
 import json
 import os
 import pathlib
