@@ -1,5 +1,5 @@
-"""Checks that no two files that CMake may compile together (WHENCE_UNITE) have local things of one name: of two functions an overload would be chosen,
-in silence.   names.py SOURCE_DIR"""
+"""Files that CMake compiles together (WHENCE_UNITE) must not share a local name. Of two functions the compiler would choose an overload
+silently.   names.py SOURCE_DIR"""
 import collections
 import pathlib
 import re

@@ -19,7 +19,8 @@ def require(*modules: str, skip: int | str = "") -> None:
         return
     script = pathlib.Path(getattr(sys.modules["__main__"], "__file__", None) or "a notebook")
     looks = f"import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, {modules})))"
-    starts_anew = script.suffix == ".py" and pathlib.Path(SYSTEM).exists() and not os.path.samefile(sys.executable, SYSTEM)
+    starts_anew = script.suffix == ".py" and pathlib.Path(SYSTEM).exists() and (
+        sys.prefix != sys.base_prefix or not os.path.samefile(sys.executable, SYSTEM))  # a virtual environment links to SYSTEM
     if starts_anew and subprocess.run([SYSTEM, "-c", looks], check=False).returncode == 0:
         os.execv(SYSTEM, [SYSTEM, *sys.argv])
     pip = [{"whence": str(pathlib.Path(__file__).resolve().parents[2] / ".packaging")}.get(name, name) for name in lacking]

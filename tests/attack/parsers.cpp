@@ -1,4 +1,4 @@
-// The readers of files and texts on arbitrary bytes: a target of libFuzzer and AFL per format, and without these a plain
+// The readers of files and texts on arbitrary bytes: a target of libFuzzer per format, and without these a plain
 // mutator.
 //   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
 //   whence_parsers FORMAT FILE                                    reads FILE

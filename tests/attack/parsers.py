@@ -33,7 +33,7 @@ def seeds_of(attack):
 
 
 def fuzzer_of(attack):
-    return attack.build.parent / "fuzz/tests/attack/whence_fuzz"
+    return attack.build.parent / "fuzz/tests/whence_fuzz"
 
 
 def tried(attack, engine, format, seeds, seconds):

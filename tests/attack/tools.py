@@ -62,8 +62,8 @@ class Attack:
             self.failures.append((wrong, " ".join(map(str, command)) if isinstance(command, list) else command))
 
     def tool(self, name):
-        """The path of a tool that CMake builds from this folder."""
-        path = self.build / "tests/attack" / name
+        """The path of a tool that CMake builds from this folder, in tests/ of the build."""
+        path = self.build / "tests" / name
         if not path.exists():
             raise LookupError(f"no {path}; build it, without sanitizers where it is a library: cmake --build {self.build}")
         return path

@@ -29,8 +29,7 @@ TEST_CASE("JSON with a NUL, nested deeper than anyone writes, or with a field tw
   CHECK(message(R"({"a":{"b":1,"b":2}})") == "a.json: a: field 'b' given twice; once required");
   CHECK(message(R"({"a":[0,{"b":1,"b":2}]})") == "a.json: a 1: field 'b' given twice; once required");
   CHECK(message("[1]") == "a.json: no object; a JSON object required");
-  CHECK(
-      message("").starts_with("a.json: no JSON, from its byte 1 on: "));  // the library's versions say why differently
+  CHECK(message("").starts_with("a.json: no JSON"));  // the library's versions say why differently
   CHECK(message("").ends_with("; one whole object required"));
   CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
 }
