@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "nn/scheme_registry.h"
 #include "tensor/suggest.h"
@@ -79,9 +80,17 @@ class Reader {
 }  // namespace
 
 double number_in(const std::string& text) {
+  const char* const last = text.data() + text.size();
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : std::nan("");
+#ifdef __cpp_lib_to_chars
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  return error == std::errc() && end == last ? number : std::nan("");
+#else  // libc++ before 20; strtod also takes blanks, a plus and hexadecimal digits
+  if (text.empty() || text[0] <= ' ' || text[0] == '+' || text.find_first_of("xX") != text.npos) return std::nan("");
+  char* end = nullptr;
+  number = std::strtod(text.c_str(), &end);
+  return end == last ? number : std::nan("");
+#endif
 }
 
 std::vector<double> numbers_in(const std::string& text) {

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <type_traits>
 
+#include "nn/scheme_grammar.h"
+
 namespace whence {
 namespace {
 
@@ -59,13 +61,14 @@ std::string time_text(double seconds) {
 }
 
 template <class Number> std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   if constexpr (std::is_floating_point_v<Number>) {
-    if (!std::isfinite(value)) return std::nullopt;  // from_chars reads "nan" and "inf"
+    const double value = number_in(std::string(text));
+    return std::isfinite(value) ? std::optional(value) : std::nullopt;
+  } else {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
   }
-  return value;
 }
 
 template std::optional<int> parse_number<int>(std::string_view);

@@ -14,7 +14,7 @@
 namespace whence::look {
 namespace {
 
-double dot(const double* a, const double* b, index_t count) { return std::inner_product(a, a + count, b, 0.0); }
+double dot_of_rows(const double* a, const double* b, index_t count) { return std::inner_product(a, a + count, b, 0.0); }
 
 // Mean of a row and 1 / its standard deviation, as the norm computes them.
 struct RowSize {
@@ -133,10 +133,10 @@ std::vector<double> Attribution::of(const Asked& asked) const {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const FixedNorm& norm = step->norm;
     if (!step->is_norm) {
-      parts[step->part] = dot(by.data(), &step->added[static_cast<std::size_t>(row * dim_)], dim_);
+      parts[step->part] = dot_of_rows(by.data(), &step->added[static_cast<std::size_t>(row * dim_)], dim_);
       continue;
     }
-    if (step->part != no_part) parts[step->part] = dot(by.data(), norm.bias.data(), dim_);
+    if (step->part != no_part) parts[step->part] = dot_of_rows(by.data(), norm.bias.data(), dim_);
     std::ranges::transform(by, norm.weight, by.begin(), std::multiplies{});
     const double mean = norm.bias.empty() ? 0 : std::accumulate(by.begin(), by.end(), 0.0) / static_cast<double>(dim_);
     for (double& each : by) each = (each - mean) * norm.inverse[static_cast<std::size_t>(row)];
