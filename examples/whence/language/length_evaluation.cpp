@@ -14,7 +14,7 @@
 namespace whence::language {
 namespace {
 
-constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double undecided = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<index_t> lengths_of(const LengthOptions& options) {
   std::set<index_t> lengths{options.train_length};
@@ -58,7 +58,7 @@ double standard_error(const Losses& losses, index_t last) {
   double sum = 0, squares = 0;
   for (const auto& window : losses) sum += mean_of_last(window, last);
   for (const auto& window : losses) squares += std::pow(mean_of_last(window, last) - sum / count, 2);
-  return losses.size() < 2 ? unknown : std::exp(sum / count) * std::sqrt(squares / (count - 1) / count);
+  return losses.size() < 2 ? undecided : std::exp(sum / count) * std::sqrt(squares / (count - 1) / count);
 }
 
 LengthScore score_of(
@@ -110,7 +110,8 @@ std::vector<LengthScore> perplexity_by_length(
     } catch (const Error& error) {
       if (length == options.train_length) throw;
       // A scheme with a table of positions has no row for these: the table says so.
-      scores.push_back({.length = length, .perplexity = unknown, .standard_error = unknown, .refused = error.what()});
+      scores.push_back(
+          {.length = length, .perplexity = undecided, .standard_error = undecided, .refused = error.what()});
       continue;
     }
     if (length == options.train_length) at_train_length = losses;
