@@ -67,7 +67,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   static Tensor from_middle(const Tensor& at, const std::vector<Span>& spans) {
     const std::vector<double> all = at.to_vector();
     const index_t tokens = at.size(-1),
-                  sequences = std::max(at.numel() / std::max<index_t>(tokens, 1), std::ssize(spans));
+                  sequences = std::max<index_t>(at.numel() / std::max<index_t>(tokens, 1), std::ssize(spans));
     std::vector<double> distances;
     for (index_t n = 0; n < sequences * tokens; ++n) {
       const Span& span = spans[static_cast<std::size_t>(n / tokens) % spans.size()];

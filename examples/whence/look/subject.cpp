@@ -279,7 +279,9 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.prompt.empty() && end + 1 != ids.end())
     subject.facts.emplace_back(
         "note", to_text(ids.end() - end - 1, " tokens at its end are not read: --length reads more"));
-  if (std::string note = language::note_on_unknown(*run.tokeniser, {begin, end + 1}); !note.empty())
+  if (std::string note =
+          language::note_on_unknown(*run.tokeniser, {&*begin, static_cast<std::size_t>(end + 1 - begin)});
+      !note.empty())
     subject.facts.emplace_back("note", std::move(note));
   return subject;
 }
