@@ -7,8 +7,6 @@ import math
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 
