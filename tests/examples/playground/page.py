@@ -314,7 +314,7 @@ def main():
     options = line.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not chromium:
-        print("playground: SKIPPED: no chromium in PATH; no page was opened")
+        print("playground: SKIPPED: no chromium in PATH (and the page needs a module that emscripten builds); no page was opened")
         sys.exit(77)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = pathlib.Path(folder) / "playground.html"
