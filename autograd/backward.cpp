@@ -54,7 +54,7 @@ std::vector<Tensor> grad(
       fail(
           "grad", to_text("y does not depend on input ", k, ", ", inputs[k].shape(), "; drop it, or set allow_unused"));
     }
-    result.push_back(entry == found.end() ? Tensor() : entry->second);
+    result.push_back(entry == found.end() ? Tensor() : detail::own(entry->second));
   }
   return result;
 }

@@ -13,8 +13,9 @@ namespace whence {
 // Marks `leaf` as a tensor to differentiate with respect to. Error if it is not floating or is the result of an op.
 Tensor requires_grad(const Tensor& leaf, Site site = Site::current());
 bool tracked(const Tensor& tensor);  // true if it has history: a leaf, or computed from one
-// Returns the gradient that backward has accumulated: undefined before the first backward, Error if not a leaf. The
-// gradient of a 16-bit leaf is f32 once it is a sum of several terms.
+// Returns the gradient that backward has accumulated: undefined before the first backward, Error if not a leaf. It is
+// contiguous, shares its numbers with no other gradient, and no later backward changes it. The gradient of a 16-bit leaf
+// is f32 once it is a sum of several terms.
 Tensor gradient(const Tensor& leaf);
 void clear_gradient(const Tensor& leaf);  // Error if not a leaf
 // Sets the gradient to a sum made elsewhere. It has the leaf's shape and device, and the dtype of the leaf's gradient
@@ -26,7 +27,7 @@ struct GradOptions {
   bool allow_unused = false;  // an input that y does not depend on gets an undefined tensor instead of an Error
 };
 
-// Returns (d y / d inputs)' seed: one tensor per input, of that input's shape and dtype. `seed` has y's shape and
+// Returns (d y / d inputs)' seed: one tensor per input, of that input's shape and dtype, as gradient() does. `seed` has y's shape and
 // dtype; an undefined seed means 1 and requires a scalar y. Inputs may be leaves or intermediate results. The graph is
 // kept: a second call returns the same bits. Error if y has no history, if the seed does not fit, if y does not depend
 // on an input, or if a saved tensor was released or written to. With create_graph, also Error at an op that can be

@@ -39,22 +39,26 @@ void set_gradient(const Tensor& leaf, const Tensor& gradient) {
   if (gradient.dtype() != leaf.dtype() && gradient.dtype() != compute_dtype(leaf.dtype()))
     fail("set_gradient", "a gradient of ", gradient.dtype(), " given for a leaf of ", leaf.dtype(),
         "; its own dtype, or that of its sums, required");
-  node.take(gradient);
+  node.gradient = gradient;
 }
 
 Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
 
+Tensor detail::own(const Tensor& x) {
+  if (x.is_contiguous() && x.is_only_handle()) return x;
+  const Tensor alone = raw::copy(x);
+  alone.set_link(Ref<GraphLink>(x.link()), x.result_of_link());
+  return alone;
+}
+
 void Leaf::accumulate(const Tensor& dx) {
   const DType sum_dtype = compute_dtype(result().dtype);
-  if (!gradient.defined()) {
-    gradient = dx;
-    owned_ = false;
-  } else if (owned_ && !recording() && !gradient.link()) {
+  if (!gradient.defined())
+    gradient = detail::own(dx);
+  else if (gradient.is_only_handle() && gradient.dtype() == sum_dtype && !recording() && !gradient.link())
     raw::add_into(detail::in_dtype(dx, sum_dtype), gradient);
-  } else {
+  else
     gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype));
-    owned_ = true;
-  }
 }
 
 }  // namespace whence

@@ -77,6 +77,8 @@ inline Edge edge_of(const Tensor& tensor) {
 
 namespace detail {
 Tensor in_dtype(const Tensor& x, DType dtype);
+// Returns x, or a contiguous copy of it with its history if any other handle or view has its numbers.
+Tensor own(const Tensor& x);
 }  // namespace detail
 
 // A tensor whose gradient the user wants: a parameter, or an input made with requires_grad().
@@ -90,11 +92,9 @@ class Leaf final : public Node {
   void release_saved() override {}
 
   void accumulate(const Tensor& dx);
-  void take(const Tensor& sum) { gradient = sum, owned_ = false; }
-  Tensor gradient;  // undefined before the first backward; for a 16-bit leaf f32 once it is a sum
-
- private:
-  bool owned_ = false;  // true if gradient is a sum made here, with no other owner: later terms may be added in place
+  // Undefined before the first backward; for a 16-bit leaf f32 once it is a sum. Terms are added in place only while
+  // nobody else holds it.
+  Tensor gradient;
 };
 
 }  // namespace whence

@@ -2,13 +2,20 @@
 
 namespace whence {
 
-Observer::Observer() : outer_(std::exchange(detail::observer, this)) {}
+struct ObserversOfThread {
+  ~ObserversOfThread() {
+    for (Observer* each = detail::observer; each; each = each->outer_) each->innermost_ = nullptr;
+  }
+};
+
+Observer::Observer() : outer_(std::exchange(detail::observer, this)), innermost_(&detail::observer) {
+  static thread_local ObserversOfThread until_its_end;
+}
 
 void Observer::stop() {
-  if (std::exchange(stopped_, true)) return;
-  Observer** link = &detail::observer;
-  while (*link && *link != this) link = &(*link)->outer_;
-  if (*link) *link = outer_;
+  Observer** link = std::exchange(innermost_, nullptr);
+  while (link && *link != this) link = &(*link)->outer_;
+  if (link) *link = outer_;
 }
 
 void detail::Watched::ended(Node* node, std::span<const Tensor> read, std::span<const Tensor> made) {

@@ -24,7 +24,8 @@ struct OpRun {
   std::span<const Tensor> read, made;  // forward: inputs and results; backward: dy and dx. Some may be undefined
 };
 
-// The observers of a thread are a stack; any of them may stop(). All are called, the innermost first.
+// The observers of a thread are a stack; any of them may stop(), on another thread too while the first runs no op. All
+// are called, the innermost first.
 class Observer {
  public:
   Observer();
@@ -43,8 +44,9 @@ class Observer {
   Observer* outer() const { return outer_; }
 
  private:
+  friend struct ObserversOfThread;
   Observer* outer_;
-  bool stopped_ = false;
+  Observer** innermost_;  // of the thread that made it; null if it stopped or the thread has ended
 };
 
 namespace detail {

@@ -69,8 +69,10 @@ class Kernels : public MatrixLayout {
 
   // Rows x of logits [... v] (contiguous, or as product_rows() makes them; dx has their strides), each with its target
   // in [0, v), i64:
-  //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows
-  //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows
+  //   top = max_v x_v, total = sum_v e^{x_v - top}, loss = log(total) - (x_target - top)    loss is 0 in ignored rows
+  //   dx_v = dy share (e^{x_v - top} / total - [v = target])                                0 in ignored rows
+  // norm [rows, 2] (top, total) and loss [rows] have the compute type. top + log(total), one number, would be rounded to
+  // the digits of top.
   // dy has one element, in the compute type; dx may be the logits.
   virtual void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss);

@@ -31,7 +31,7 @@ struct Band {
   index_t first_row = 0, before = any, after = 0;
 
   static Band of(index_t first_row, bool causal, index_t window) {
-    const index_t beside = window > 0 ? window - 1 : any;
+    const index_t beside = window > 0 ? std::min(window - 1, any) : any;
     return {first_row, beside, causal ? 0 : beside};
   }
 };

@@ -91,9 +91,10 @@ void add_into(const Tensor& x, const Tensor& total) {
   require_floating("add_into", "x", x);
   require_alike("add_into", "x", x, "total", total);
   require_shape("add_into", "x", x, total.shape());
+  const Tensor term = source_beside("add_into", x, total);
   // The kernel may run in place, element by element; a view with gaps goes through a new sum.
   if (total.is_contiguous())
-    kernels(x).binary(functions::Add{}, total, x, total);
+    kernels(x).binary(functions::Add{}, total, term, total);
   else
     kernels(x.device()).copy(add(total, x), total);
   total.storage().written(CallSite::here());

@@ -36,12 +36,16 @@ Shape resolve_reshape(const Shape& from, const Shape& to);
 [[nodiscard]] Tensor copy(const Tensor& x);        // always new
 [[nodiscard]] Tensor cast(const Tensor& x, DType dtype);
 [[nodiscard]] Tensor to_device(const Tensor& x, Device device);  // x itself if it is there
-void copy_into(const Tensor& from, const Tensor& to);            // equal shapes and devices; bumps to's version
+// Writes `from` into `to`, of equal shape and device, and bumps to's version. The two may overlap. Error if several
+// elements of `to` are one number, as along an expanded axis.
+void copy_into(const Tensor& from, const Tensor& to);
+// Returns `from`, or a copy of it if writing `to` could change it. Throws Error, named `op`, as copy_into does.
+[[nodiscard]] Tensor source_beside(const char* op, const Tensor& from, const Tensor& to);
 
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {});
 [[nodiscard]] Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b);  // broadcasts
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
-void add_into(const Tensor& x, const Tensor& total);  // total += x in place, same shape
+void add_into(const Tensor& x, const Tensor& total);  // total += x in place, same shape; as copy_into
 
 // No axes given: all axes. keep_axes: reduced axes stay with extent 1. Throws Error for the maximum of an empty axis.
 [[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes);

@@ -1,4 +1,6 @@
 // Views, which are new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
+#include <algorithm>
+
 #include "tensor/backend.h"
 #include "tensor/merged_axes.h"
 #include "tensor/raw.h"
@@ -61,6 +63,7 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
         " given; 0 <= begin <= end <= ", extent, " and step >= 1 are required");
   }
   Shape shape = x.shape();
+  step = std::min(step, std::max<index_t>(end - begin, 1));  // a longer step reads the same elements
   shape[at] = (end - begin + step - 1) / step;
   Strides strides = x.strides();
   strides[at] *= step;
@@ -92,11 +95,11 @@ Tensor unsqueeze(const Tensor& x, int axis) {
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (shape == x.shape()) return x.view(x.shape(), x.strides());
   const int added = shape.rank() - x.rank();
-  bool fits = added >= 0;
+  bool fits = added >= 0 && countable(shape) >= 0;
   Strides strides = Strides::filled(shape.rank(), 0);
   for (int axis = 0; fits && axis < x.rank(); ++axis) {
     const index_t from = x.shape()[axis], to = shape[axis + added];
-    fits = to >= 0 && (from == to || from == 1);
+    fits = from == to || from == 1;
     strides[axis + added] = from == to ? x.strides()[axis] : 0;
   }
   if (!fits) {
@@ -109,21 +112,12 @@ Tensor expand(const Tensor& x, const Shape& shape) {
 
 // -1 cannot be computed if another extent is 0: any number would do.
 Shape resolve_reshape(const Shape& from, const Shape& to) {
-  index_t known = 1;
-  int open = -1, count_open = 0;
-  bool legal = true;
-  for (int axis = 0; axis < to.rank(); ++axis) {
-    if (to[axis] == -1) {
-      open = axis, ++count_open;
-    } else {
-      legal = legal && to[axis] >= 0;
-      known *= to[axis];
-    }
-  }
   Shape result = to;
-  const index_t count = numel(from);
-  if (count_open == 1 && known > 0 && count % known == 0) result[open] = count / known;
-  if (!legal || count_open > 1 || (count_open == 1 && result[open] < 0) || numel(result) != count) {
+  const auto open = static_cast<int>(std::ranges::find(to, -1) - to.begin());
+  if (open < to.rank()) result[open] = 1;
+  const index_t count = numel(from), known = countable(result);
+  if (open < to.rank()) result[open] = known > 0 ? count / known : -1;
+  if (known < 0 || countable(result) != count) {
     fail("reshape", "x is ", from, ", shape ", to, " given; a shape of ", count,
         " elements is required, at most one extent -1");
   }
@@ -176,11 +170,27 @@ Tensor to_device(const Tensor& x, Device device) {
   return result;
 }
 
+Tensor source_beside(const char* op, const Tensor& from, const Tensor& to) {
+  if (to.numel() == 0) return from;
+  std::vector<std::pair<index_t, index_t>> axes;  // stride and last index
+  for (int axis = 0; axis < to.rank(); ++axis) axes.emplace_back(to.strides()[axis], to.size(axis) - 1);
+  std::ranges::sort(axes);
+  index_t reached = 0;  // by the axes of smaller strides
+  for (const auto& [stride, last] : axes) {
+    if (last > 0 && stride <= reached)
+      fail(op, "a ", to.shape(), " to write is given, and several of its elements are one number; copy it first");
+    reached += last * stride;
+  }
+  const Storage &a = from.storage(), &b = to.storage();
+  const bool apart = a.bytes() >= b.bytes() + b.size() || b.bytes() >= a.bytes() + a.size();
+  return apart || (from.bytes() == to.bytes() && from.strides() == to.strides()) ? from : copy(from);
+}
+
 // The kernel converts between dtypes, so `from` may have another one.
 void copy_into(const Tensor& from, const Tensor& to) {
   require_shape("copy_into", "from", from, to.shape());
   require_same_device("copy_into", "from", from, "to", to);
-  kernels(to.device()).copy(from, to);
+  kernels(to.device()).copy(source_beside("copy_into", from, to), to);
   to.storage().written(CallSite::here());
 }
 

@@ -27,6 +27,16 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   return result;
 }
 
+index_t countable(const Shape& shape) {
+  index_t product = 1;
+  bool empty = false;
+  for (const index_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(product, std::max<index_t>(extent, 1), &product) || product >> 59) return -1;
+    empty = empty || extent == 0;
+  }
+  return empty ? 0 : product;
+}
+
 int normal_axis(const char* op, int axis, int rank) {
   if (axis < -rank || axis >= rank)
     fail(op, "axis ", axis, " given for ", rank, " axes; an axis in [", -rank, ", ", rank, ") is required");

@@ -77,6 +77,10 @@ WHENCE_HD constexpr index_t numel(const Shape& shape) {
   return count;
 }
 
+// Returns numel(shape), or -1 if an extent is negative or the product of the others reaches 2^59: no tensor has such a
+// shape, so no product of its extents, counted in bytes, overflows.
+index_t countable(const Shape& shape);
+
 // Returns [rows, last extent]: all axes before the last folded into one.
 constexpr Shape as_rows(const Shape& shape) { return {numel(shape.leading(-1)), shape[-1]}; }
 

@@ -12,21 +12,14 @@ void Tensor::undefined() {
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  std::size_t bytes = size_of(dtype);
-  bool has_zero = false;
-  for (const index_t extent : shape) {
-    if (extent < 0) fail("empty", "shape ", shape, " given; extents of 0 or more required");
-    has_zero = has_zero || extent == 0;
-  }
-  for (const index_t extent : shape)
-    if (!has_zero && __builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes))
-      fail("empty", "shape ", shape, " given; its bytes do not fit in 64 bits");
+  const index_t count = countable(shape);
+  if (count < 0) fail("empty", "shape ", shape, " given; extents of 0 or more, below 2^59 elements, required");
   Tensor result;
   result.body_ = Ref<Body>(new Body);
   result.body_->shape = shape;
   result.body_->strides = contiguous_strides(shape);
   result.body_->dtype = dtype;
-  result.body_->storage = Storage::create(has_zero ? 0 : bytes, device);
+  result.body_->storage = Storage::create(static_cast<std::size_t>(count) * size_of(dtype), device);
   return result;
 }
 
@@ -41,9 +34,9 @@ Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) { return ful
 Tensor Tensor::scalar(double value, DType dtype, Device device) { return full({}, value, dtype, device); }
 
 Tensor Tensor::of(const std::vector<double>& values, const Shape& shape, DType dtype) {
-  if (static_cast<index_t>(values.size()) != whence::numel(shape))
-    fail("of", values.size(), " values given for shape ", shape, "; ", whence::numel(shape), " required");
   Tensor result = empty(shape, dtype);
+  if (static_cast<index_t>(values.size()) != result.numel())
+    fail("of", values.size(), " values given for shape ", shape, "; ", result.numel(), " required");
   visit(dtype, [&]<class T>(Type<T>) {
     T* out = result.data<T>();
     for (std::size_t i = 0; i < values.size(); ++i) out[i] = convert<T>(values[i]);

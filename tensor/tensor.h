@@ -64,6 +64,7 @@ class Tensor {
   Storage& storage() const { return *body().storage; }
   // True if no other tensor, views included, uses these numbers. Then they may be overwritten once they are not needed.
   bool owns_storage_alone() const { return body().storage.unique(); }
+  bool is_only_handle() const { return body_.unique() && owns_storage_alone(); }  // no other name for these numbers
   bool is_contiguous() const { return whence::is_contiguous(shape(), strides()); }
 
   // Returns the first element's address. Numbers may be written through a const handle; code that writes in place also

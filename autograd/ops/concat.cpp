@@ -53,6 +53,7 @@ Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
           "; equal extents outside axis ", axis, " required");
     }
     shape[axis] += parts[k].size(axis);
+    if (countable(shape) < 0) fail(op_name, "parts 0 to ", k, " given; fewer than 2^59 elements together required");
   }
   return shape;
 }

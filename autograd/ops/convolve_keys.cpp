@@ -105,6 +105,9 @@ struct ConvolveKeys {
       raw::require_alike(name, "x", x, "bias", bias);
       raw::require_shape(name, "bias", bias, {weight.size(0)});
     }
+    constexpr index_t most = index_t{1} << 59;
+    if (left > most || right > most || left < -most || right < -most)
+      fail(name, "left ", left, ", right ", right, " given; less than 2^59 keys on each side required");
     if (forward_of(x, weight, left, right).keys_out < 0) {
       fail(name, "x has ", x.size(3), " keys, left ", left, ", right ", right, ", weight spans ", weight.size(3),
           "; keys + left + right >= ", weight.size(3) - 1, " required; pad more");

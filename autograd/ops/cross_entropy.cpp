@@ -2,8 +2,8 @@
 //   y = (1/n) sum over the n rows that are not ignored of  log(sum_v e^{x_v}) - x_target        0 when n = 0
 //   dx_v = (dy / n) (e^{x_v} / sum_w e^{x_w} - [v = target])        0 in ignored rows
 // The sum is the same with 1 in place of n. Only the mean needs n. The CPU counts it, so on a GPU the mean waits for
-// the targets. Saved: the logits and each row's log-sum-exp, not the softmax. The loss of 16-bit logits is f32, and
-// their gradient is rounded once.
+// the targets. Saved: the logits and two numbers of each row (tensor/kernels.h), not the softmax. The loss of
+// 16-bit logits is f32, and their gradient is rounded once.
 #include <algorithm>
 
 #include "autograd/backward.h"
@@ -31,7 +31,7 @@ struct CrossEntropy {
     const Tensor x = raw::rows_of(logits);
     const Tensor t = detail::checked_index(name, "target", target, width, ignored);
     const DType wide = compute_dtype(x.dtype());
-    const Tensor norm = Tensor::empty({rows}, wide, x.device()), loss = Tensor::empty({rows}, wide, x.device());
+    const Tensor norm = Tensor::empty({rows, 2}, wide, x.device()), loss = Tensor::empty({rows}, wide, x.device());
     kernels(x).cross_entropy(x, t, ignored, norm, loss);
     saved.logits.as(x, logits);
     saved.target = t;
@@ -64,10 +64,10 @@ struct CrossEntropy {
     return {raw::reshape(dx, saved.shape), Tensor()};
   }
 
-  // Subtracts each row's log-sum-exp first, so that no exponential overflows.
+  // Subtracts each row's maximum first, so that no exponential overflows.
   Tensor of_parts(const Saved& saved, const Tensor& logits) const {
-    const Tensor norm = raw::unsqueeze(saved.norm.peek(), 1);
-    const Tensor x = reshape(cast(logits, norm.dtype()), as_rows(saved.shape)) - norm;
+    const Tensor top = raw::slice(saved.norm.peek(), 1, 0, 1);
+    const Tensor x = reshape(cast(logits, top.dtype()), as_rows(saved.shape)) - top;
     std::vector<double> picks, counts;
     for (const double target : saved.target.peek().to_vector()) {
       counts.push_back(target != static_cast<double>(ignored));

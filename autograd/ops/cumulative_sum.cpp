@@ -8,29 +8,28 @@
 namespace whence {
 namespace {
 
-// Sums along the last axis, from x's dtype into another. A dual stays dual, as in cast.
-Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& site) {
-  const auto sums = [](const Tensor& from, bool backwards, DType to, DType) {
-    const Tensor y = Tensor::empty(from.shape(), from.dtype() == DType::dual ? DType::dual : to, from.device());
-    kernels(from).cumulative_sum(raw::contiguous(from), backwards, y);
-    return y;
+// Sums from x's dtype into another. A dual stays dual, as in cast. The kernel sums along the last axis.
+Tensor running_sum(const Tensor& x, int axis, bool reverse, DType dtype, const Site& site) {
+  const auto sums = [](const Tensor& from, int at, bool backwards, DType to, DType) {
+    const Tensor rows = raw::contiguous(raw::transpose(from, at, -1));
+    const Tensor y = Tensor::empty(rows.shape(), from.dtype() == DType::dual ? DType::dual : to, from.device());
+    kernels(from).cumulative_sum(rows, backwards, y);
+    return raw::contiguous(raw::transpose(y, at, -1));
   };
-  const auto back = [](const Tensor& dy, const Shape&, bool backwards, DType, DType from) {
-    return running_sum(dy, !backwards, from, Site::current());
+  const auto back = [](const Tensor& dy, const Shape&, int at, bool backwards, DType, DType from) {
+    return running_sum(dy, at, !backwards, from, Site::current());
   };
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
-  return linear_map(name, site, x, sums, back, reverse, dtype, x.dtype());
+  return linear_map(name, site, x, sums, back, axis, reverse, dtype, x.dtype());
 }
 
-// Swaps an axis other than the last with the last one, before and after.
 Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& site) {
   const CallSite place(site);
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
   raw::require_floating(name, "x", x);
   if (x.rank() == 0) fail(name, "x is []; at least one axis required");
   const DType dtype = wide ? compute_dtype(x.dtype()) : x.dtype();
-  if (normal_axis(name, axis, x.rank()) == x.rank() - 1) return running_sum(x, reverse, dtype, site);
-  return transpose(running_sum(transpose(x, axis, -1, site), reverse, dtype, site), axis, -1, site);
+  return running_sum(x, normal_axis(name, axis, x.rank()), reverse, dtype, site);
 }
 
 std::vector<BadInput> sum_refusals() {

@@ -52,11 +52,12 @@ Numbering numbering(const Shape& x, const StripOf& whole) {
   if (rows == 0) return {.count = numel(x)};
   if (x.rank() < 2) fail("dropout", "x is ", x, ", a strip of ", rows, " rows; [... i, j] required");
   const index_t i = x[-2], j = x[-1];
-  if (first < 0 || first + i > rows || first_column < 0 || first_column + j > columns) {
-    fail("dropout", "x is ", x, ", rows [", first, ", ", first + i, "), columns [", first_column, ", ",
-        first_column + j, ") of [", rows, ",", columns, "]; a strip that lies inside required");
-  }
   const index_t runs = j == 0 ? 0 : numel(x) / j;
+  if (countable({runs, rows, columns}) < 0 || first < 0 || first > rows - i || first_column < 0 ||
+      first_column > columns - j) {
+    fail("dropout", "x is ", x, " at row ", first, ", column ", first_column, " of [", rows, ",", columns,
+        "]; a strip that lies inside required");
+  }
   return {.runs = runs,
       .count = j,
       .stride = rows * columns,
@@ -90,7 +91,7 @@ std::vector<BadInput> dropout_refusals() {
               StripOf{}),
       refusal("dropout: x is [2], a strip of 4 rows; [... i, j] required", dropout, draw::zeros(2), 0.5, Stream(),
           StripOf{0, 4, 2}),
-      refusal("dropout: x is [3,2], rows [2, 5), columns [0, 2) of [4,2]; a strip that lies inside required", dropout,
+      refusal("dropout: x is [3,2] at row 2, column 0 of [4,2]; a strip that lies inside required", dropout,
           draw::zeros(3, 2), 0.5, Stream(), StripOf{2, 4, 2})};
 }
 

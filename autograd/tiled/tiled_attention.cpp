@@ -1,4 +1,5 @@
 // Attention in tiles: tensor/tiles/attention_kernel.h has the equations, tensor/cpu/tiles/ the programs.
+#include "autograd/ops/index.h"
 #include "autograd/tiled/tiled_op.h"
 #include "tensor/tiles/gpu_programs.h"
 
@@ -30,7 +31,7 @@ struct Attention {
 
 void check_all(const At& at, const At::Operands& x) {
   Extents known;
-  if (at.bins > 0) known['n'] = at.bin_of.numel();
+  if (at.bins > 0 && at.bin_of.defined()) known['n'] = at.bin_of.numel();
   const Extents of = check<Attention>(at, x, known);
   if (x[At::query].device().is_gpu())
     if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(Attention::name, refusal);
@@ -179,7 +180,9 @@ const CheckedEntry checked({Attention::name, true, samples, attention_refusals, 
 
 TiledResult tiled_attention(const TiledAttention& at, const TiledAttention::Operands& operands, Site site) {
   const CallSite place(site);
-  const Tensor y = run<Attention>(at, operands, site, [&](const At::Operands& x) { check_all(at, x); });
+  At known = at;
+  if (at.bin_of.defined()) known.bin_of = detail::checked_index(Attention::name, "bin_of", at.bin_of, at.bins);
+  const Tensor y = run<Attention>(known, operands, site, [&](const At::Operands& x) { check_all(known, x); });
   const index_t width = operands[At::value].size(3);
   if (at.bins == 0) return {y, {}};
   return {slice(y, 3, 0, width, 1, site), slice(y, 3, width, width + at.bins, 1, site)};

@@ -8,6 +8,7 @@
 #include "autograd/joined/heads_in_rows.h"
 #include "autograd/ops.h"
 #include "autograd/tiled/tiled_ops.h"
+#include "tensor/pairs.h"
 #include "tensor/raw.h"
 #include "tensor/tiles/operands.h"
 
@@ -47,6 +48,7 @@ template <class Kind> struct Op {
   At at;
   struct Saved {
     std::array<SavedTensor, count> operands;
+    std::array<SavedTensor, 4> facts;  // are not inputs, but must not change before backward either
     SavedTensor y, norms;
   };
 
@@ -64,6 +66,9 @@ template <class Kind> struct Op {
     const Tensor y = by_token(shape, query.dtype(), query.device());
     const Tensor norms = Tensor::empty({shape[0], shape[1], shape[2], 2}, compute_dtype(query.dtype()), query.device());
     if (y.numel() > 0) Kind::forward(at, x, y, norms);
+    const std::array facts{at.present, at.query_step, at.key_step, at.bin_of};
+    for (std::size_t k = 0; k < facts.size(); ++k)
+      if (facts[k].defined()) saved.facts[k] = facts[k];
     saved.y.output(y);
     saved.norms = norms;
     return y;
@@ -71,6 +76,8 @@ template <class Kind> struct Op {
 
   Grads<count> backward(const Saved& saved, const Tensor& given, Needs<count> needs) const {
     if (at.row.defined()) fail(Kind::name, "a first row known only to the device given to backward; a number required");
+    for (const SavedTensor& fact : saved.facts)
+      if (fact.defined()) static_cast<void>(fact.get());
     typename At::Operands x, d;
     const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
     Grads<count> result;
@@ -90,7 +97,39 @@ template <class Kind> struct Op {
   }
 };
 
-// Error if operands are missing or do not go together, dtypes differ, or shapes do not fit.
+// Throws Error if a fact does not fit the operands: kernels use facts as indices.
+template <class Kind> void check_facts(const TiledFacts& at, const Tensor& query, const Extents& of) {
+  constexpr const char* op = Kind::name;
+  const auto check = [&](const char* fact, const Tensor& x, DType dtype, const Shape& shape) {
+    if (!x.defined() || x.dtype() != dtype || !(x.shape() == shape) || !x.is_contiguous())
+      fail(op, fact, " is ", x.defined() ? to_text(x.dtype(), " ", x.shape()) : "undefined", "; contiguous ", dtype,
+          " ", shape, " required");
+    raw::require_same_device(op, "query", query, fact, x);
+  };
+  const auto check_steps = [&](const char* fact, const Tensor& x, index_t tokens) {
+    const bool for_all = x.defined() && x.rank() == 2 && x.size(0) == 1;
+    check(fact, x, DType::i64, {for_all ? 1 : of['b'], tokens});
+  };
+  if (at.present.defined()) check("present", at.present, DType::boolean, {of['b'], of['j']});
+  if (at.query_step.defined() || at.key_step.defined()) {
+    check_steps("query_step", at.query_step, of['i']);
+    check_steps("key_step", at.key_step, of['j']);
+  }
+  const index_t most = Band::any, first = at.first_row;
+  if (first < 0 || first > most || (at.causal && first > of['j'] - of['i']))
+    fail(op, "first_row ", first, " given to ", of['i'], " queries and ", of['j'],
+        " keys; 0 or more, and under a causal mask a key for each query, required");
+  if (at.window < 0 || at.lowest < -most || at.lowest > most)
+    fail(op, "window ", at.window, " and lowest ", at.lowest, " given; a window of 0 or more and steps below 2^40 required");
+  if (!(at.dropout >= 0 && at.dropout < 1)) fail(op, "dropout ", at.dropout, " given; a number in [0, 1) required");
+  const Shape pairs{of['b'], of['h'], at.total_rows, of['j']};
+  if (at.dropout > 0 && (at.total_rows < first + of['i'] || countable(pairs) < 0))
+    fail(op, "dropout with ", at.total_rows, " total_rows given; ", first + of['i'], " or more required");
+  if (at.bin_of.defined() != (at.bins > 0) || at.bins < 0)
+    fail(op, "bins ", at.bins, " given ", at.bin_of.defined() ? "with" : "without", " bin_of; both, or neither, required");
+}
+
+// Error if operands or facts are missing or do not go together, dtypes differ, or shapes do not fit.
 template <class Kind>
 Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x, const Extents& known) {
   using At = typename Kind::At;
@@ -112,6 +151,7 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
     fail(Kind::name, "key is ", x[At::key].shape(), ", query is ", q.shape(),
         "; a divisor of the query's heads required");
   if (of['n'] == 0) fail(Kind::name, "a table of no distances given; one row or more required");
+  check_facts<Kind>(at, q, of);
   return of;
 }
 

@@ -1,5 +1,4 @@
-// Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward e^{x_v - log sum}
-// - [v = target].
+// Cross-entropy of rows of logits with their targets, and its backward (tensor/kernels.h).
 // One pass over the vocabulary in each direction: the largest logit and the sum of powers are found together.
 // Rows may begin further apart than they are long (tensor/device/product_layout.h): 50257 logits are read in packs if
 // they begin 50304 apart.
@@ -26,7 +25,7 @@ template <class T, class P> struct CrossEntropy {
   static constexpr std::size_t shared_bytes = P::template reduce_bytes<PowerSum<C>>;
   Global<const T> logits;
   Global<const index_t> target;
-  Global<C> norm, loss;                 // log-sum-exp and loss of each row; 0 in ignored rows
+  Global<C> norm, loss;                 // (top, total) and loss of each row; (0, 1) and 0 in ignored rows
   index_t rows, width, apart, ignored;  // apart: from row to row
 
   WHENCE_HD void operator()(Thread& t) const {
@@ -35,17 +34,17 @@ template <class T, class P> struct CrossEntropy {
     if (row >= rows) return;
     const index_t right = target[row];
     if (right == ignored) {
-      if (team.member() == 0) store(norm, row, Number<C>(C(0))), store(loss, row, Number<C>(C(0)));
-      return;
+      if (team.member() != 0) return;
+      store(norm, 2 * row, Number<C>(C(0))), store(norm, 2 * row + 1, Number<C>(C(1)));
+      return store(loss, row, Number<C>(C(0)));
     }
     PowerSum<C> sum = empty_power_sum<C>();
     team.each_pack(
         width, [&](int, index_t j) { add_pack(sum, load_up_to<C, P::pack>(logits, row * apart + j, width - j), ~0u); });
     sum = team.reduce(sum, JoinPowerSums<C>{});
     if (team.member() != 0) return;
-    const Number<C> log_sum = sum.first + math::log(sum.second);
-    store(norm, row, log_sum);
-    store(loss, row, Number<C>(log_sum - load<C>(logits, row * apart + right)));
+    store(norm, 2 * row, sum.first), store(norm, 2 * row + 1, sum.second);
+    store(loss, row, Number<C>(math::log(sum.second) - (load<C>(logits, row * apart + right) - sum.first)));
   }
 };
 
@@ -69,12 +68,13 @@ template <class T, class P> struct CrossEntropyBackward {
     if (row >= rows) return;
     const index_t right = target[row];
     const bool counts = right != ignored;
-    const Number<C> shift = load<C>(norm, row), gradient = load<C>(dy, 0) * Number<C>(share), zero = Number<C>(C(0));
+    const Number<C> top = load<C>(norm, 2 * row), total = load<C>(norm, 2 * row + 1), zero = Number<C>(C(0)),
+                    gradient = load<C>(dy, 0) * Number<C>(share);
     team.each_pack(apart, [&](int, index_t j) {
       auto pack = load_up_to<C, P::pack>(logits, row * apart + j, width - j);
       for (int k = 0; k < P::pack; ++k) {
-        // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T
-        const Number<C> power = math::exp(pack.of[k] - shift);
+        // The target's own entry is p - 1, formed before the rounding to T.
+        const Number<C> power = math::exp(pack.of[k] - top) / total;
         const Number<C> slope = j + k == right ? Number<C>(power - Number<C>(C(1))) : power;
         pack.of[k] = counts ? Number<C>(slope * gradient) : zero;
       }

@@ -19,7 +19,7 @@ template <class T> struct Uniform {
       draw = stream.uniform53(number);
     else
       draw = static_cast<double>(stream.uniform(number));
-    out[i] = convert<T>(low + (high - low) * draw);
+    out[i] = uniform_between<T>(low, high, draw);
   }
 };
 

@@ -40,8 +40,9 @@ bool capturing() { return under_way() != nullptr; }
 void begin_capture() {
   if (capturing()) fail("record", "recording is under way; one at a time required; end it first");
   synchronise();  // reports errors of earlier kernels as theirs
+  auto graph = std::make_unique<Graph>();
   require(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record", "cudaStreamBeginCapture");
-  under_way() = std::make_unique<Graph>();
+  under_way() = std::move(graph);
 }
 
 Graph* end_capture() {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <tuple>
 
 #include "autograd/ops.h"
 #include "tensor/error.h"
@@ -19,7 +20,7 @@ namespace {
 Tensor checked_present(const Tensor& present) {
   if (present.rank() != 2 || present.dtype() != DType::boolean)
     fail("sequence", "present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required");
-  const Tensor known = raw::contiguous(raw::to_device(present, Device::cpu()));
+  const Tensor known = raw::copy(raw::to_device(present, Device::cpu()));  // the caller may write the next batch there
   for (index_t b = 0; b < known.size(0); ++b) {
     const bool *row = known.data<bool>() + b * known.size(1), *const end = row + known.size(1);
     const bool* const gap = std::find(std::find(row, end, true), end, false);
@@ -77,26 +78,31 @@ Tensor mask_of(const Visibility& of) {
   return raw::to_device(hidden.defined() ? both(given, hidden) : given, of.device);
 }
 
-// A cache of the last few values by the inputs that made them; `From` has ==. Thread-safe; two threads that ask at once
-// may both compute.
+std::uint64_t writes(const Tensor& x) { return x.defined() ? x.storage().version() : 0; }
+std::uint64_t writes(const Visibility& of) { return writes(of.row) + writes(of.present) + writes(of.given_mask); }
+
+// A cache of the last few values by the inputs that made them; `From` has == and writes(), which counts the writes to
+// its tensors: a value made from earlier numbers is not found again. Thread-safe; two threads that ask at once may both
+// compute.
 template <class From, class Made, std::size_t most = 2> class Kept {
  public:
   template <class Make> Made get(const From& from, const Make& make) {
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [known, made] : all_)
-        if (known == from) return made;
+      for (const auto& [known, writes_then, made] : all_)
+        if (writes(known) == writes_then && known == from) return made;
     }
+    const std::uint64_t writes_before = writes(from);
     Made made = make();
     const std::lock_guard lock(mutex_);
     if (all_.size() == most) all_.erase(all_.begin());
-    all_.emplace_back(from, made);
+    all_.emplace_back(from, writes_before, made);
     return made;
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::pair<From, Made>> all_;
+  std::vector<std::tuple<From, std::uint64_t, Made>> all_;
 };
 
 // True if all bits are equal. REQUIRES: both on the CPU, contiguous
@@ -115,6 +121,7 @@ struct ConstantThere {
     const Tensor &x = a.constant, &y = b.constant;
     return a.device == b.device && same_numbers(x, y);
   }
+  friend std::uint64_t writes(const ConstantThere& of) { return writes(of.constant); }
 };
 
 // The inputs of a table: equal inputs give equal tables.
@@ -128,14 +135,14 @@ struct TableOf {
     return a.function == b.function && a.causal == b.causal && a.dtype == b.dtype &&
            same_numbers(a.distances, b.distances);
   }
+  friend std::uint64_t writes(const TableOf& of) { return writes(of.distances); }
 };
 
 }  // namespace
 
 // Values computed from a sequence once, and shared by all users.
 struct KeptOfSequence {
-  // A sequence may change; a value made from other facts is not found again. The keys hold tensors, and so keep their
-  // identities alive.
+  // The keys hold tensors, and so keep their identities alive.
   Kept<Visibility, Tensor> masks;
   Kept<ConstantThere, Tensor, 64> constants;  // more than one pass has, because a recorded pass reads them again
 };

@@ -76,8 +76,8 @@ struct Sequence : Visibility {
   [[nodiscard]] Tensor own_rows(const Tensor& x, int axis) const;
 
   // Returns bool on the scores' device, broadcasts to [b h i j]: true if query i may see key j, by all facts together;
-  // undefined if they hide nothing. Made at the first call and cached for all copies of this sequence, so code that
-  // never calls it never builds a mask.
+  // undefined if they hide nothing. Made at the first call, and again after a write to `present` or `given_mask`; cached
+  // for all copies of this sequence, so code that never calls it never builds a mask.
   [[nodiscard]] Tensor mask() const;
   // Returns t where the mask is true, `otherwise` elsewhere.
   [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site site = Site::current()) const;

@@ -57,18 +57,18 @@ std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const std::string
 
 fs::path temporary_folder(const fs::path& folder) { return to_text(folder.string(), ".tmp-", ::getpid()); }
 
-// Renames first: a kill half-way leaves a temporary name, not half a checkpoint.
-void remove_checkpoint(const fs::path& folder) {
-  const fs::path condemned = temporary_folder(folder);
-  fs::rename(folder, condemned);
-  remove_whole(condemned.string());
-}
-
 void try_to_remove(const fs::path& path) {
   try {
     remove_whole(path.string());
   } catch (const std::exception&) {  // leftovers are harmless: such a name is never taken for a checkpoint
   }
+}
+// Renames first: a kill half-way leaves a temporary name, not half a checkpoint.
+void try_to_remove_checkpoint(const fs::path& folder) {
+  const fs::path condemned = temporary_folder(folder);
+  std::error_code held;  // then the next save tries again
+  fs::rename(folder, condemned, held);
+  if (!held) try_to_remove(condemned);
 }
 
 // ---- Saving
@@ -282,7 +282,7 @@ void CheckpointFolder::remove_old(const std::string& newest) const {
   std::int64_t kept = 1;
   const auto checkpoints = checkpoints_in(root_);
   for (const auto& [step, folder] : std::views::reverse(checkpoints))
-    if (folder != newest && kept++ >= keep_) remove_checkpoint(folder);
+    if (folder != newest && kept++ >= keep_) try_to_remove_checkpoint(folder);
 }
 
 std::string CheckpointFolder::save(
@@ -303,9 +303,7 @@ std::string CheckpointFolder::save(
     write_safetensors((temporary / weights_file).string(), {named(weights), metadata_of(state, seal)});
     sync_folder(temporary.string());
     publish(temporary, folder);
-    remove_whole(temporary.string());  // after an exchange: the old checkpoint
     sync_folder(root_);
-    remove_old(folder.string());
   } catch (const fs::filesystem_error& problem) {
     try_to_remove(temporary);
     throw SystemError(folder.string(), ": checkpoint: cannot save: ", problem.code().message());
@@ -313,6 +311,8 @@ std::string CheckpointFolder::save(
     try_to_remove(temporary);
     throw;
   }
+  try_to_remove(temporary);  // after an exchange: the old checkpoint
+  remove_old(folder.string());
   return folder.string();
 }
 

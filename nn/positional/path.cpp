@@ -87,7 +87,7 @@ class Path final : public PositionalScheme, public ScoresPairs {
     const Tensor w = probe("w", directions(x, context, dtype));                          // [b g j d]
     const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(x), dtype)) * 2.0));  // [b g j]
     const index_t first = context.first_row, rows = query.size(2), keys = key.size(2);
-    const index_t block = std::min<index_t>(64, keys), blocks = (keys + block - 1) / block;
+    const index_t block = std::clamp<index_t>(keys, 1, 64), blocks = (keys + block - 1) / block;
     const auto in_blocks = [&](const Tensor& all) {  // [b g j d] -> [b g n c d]
       return reshape(widened(all, 2, 0, blocks * block - keys), {all.size(0), all.size(1), blocks, block, all.size(3)});
     };

@@ -26,8 +26,8 @@ void require_options(const AdamOptions& options) {
   const auto in_unit = [](double beta) { return beta >= 0 && beta < 1; };
   if (!in_unit(options.beta1) || !in_unit(options.beta2))
     fail("optimiser", "betas ", options.beta1, " and ", options.beta2, " given; 0 <= beta < 1 required");
-  if (!(options.epsilon > 0) || !std::isfinite(options.epsilon))
-    fail("optimiser", "epsilon ", options.epsilon, " given; a finite number above 0 required");
+  if (const auto kept = static_cast<float>(options.epsilon); !(kept > 0) || !std::isfinite(kept))
+    fail("optimiser", "epsilon ", options.epsilon, " given; a finite number above 0 required, in f32 too");
   require_decay(options.weight_decay);
 }
 

@@ -10,6 +10,8 @@ namespace whence {
 
 TrainingStep::TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options)
     : precision_(precision), batch_(std::move(batch)), loss_of_(std::move(loss_of)), options_(options) {
+  if (precision.optimizer().parameters().empty())
+    throw InputError("training: every parameter is frozen; one that trains required");
   if (options.recorded) {
     Adam* const adam = dynamic_cast<Adam*>(&precision.optimizer());
     if (!adam) throw InputError("recorded step: SGD given; Adam required, whose rate a graph reads anew at each step");

@@ -1,4 +1,4 @@
-// Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward.
+// Cross-entropy of rows of logits with their targets, and its backward (tensor/kernels.h).
 #include <algorithm>
 
 #include "tensor/cpu/kernels.h"
@@ -12,12 +12,14 @@ template <class T> static void scaled_powers(const T* x, index_t width, compute_
   for (index_t v = 0; v < width; ++v) y[v] = static_cast<T>(math::exp(compute_t<T>(x[v]) - shift) * scale);
 }
 
-// log sum e^x = top + log sum e^{x - top}: no power overflows. Not inline: parallel_for compiles its body twice, once
-// for one thread, and the compiler contracted products and sums of duals differently in the two.
-template <class T> [[gnu::noinline]] static compute_t<T> log_of_powers(const T* x, index_t width) {
+// Not inline: parallel_for compiles its body twice, once for one thread, and the compiler contracted products and sums
+// of duals differently in the two.
+template <class T> [[gnu::noinline]] static compute_t<T> loss_of_row(
+    const T* x, index_t width, index_t target, compute_t<T>* norm) {
   using C = compute_t<T>;
-  const C top = maximum_of<C>(x, width);
-  return top + math::log(sum_of<C>(width, [x, top](index_t v) { return math::exp(C(x[v]) - top); }));
+  const C top = norm[0] = maximum_of<C>(x, width);
+  norm[1] = sum_of<C>(width, [x, top](index_t v) { return math::exp(C(x[v]) - top); });
+  return math::log(norm[1]) - (C(x[target]) - top);
 }
 
 void CpuKernels::cross_entropy(
@@ -29,11 +31,9 @@ void CpuKernels::cross_entropy(
     C *norm_of = norm.data<C>(), *loss_of = loss.data<C>();
     parallel_for(target.numel(), rows_per_chunk(4 * width), [&](index_t begin, index_t end) {
       for (index_t row = begin; row < end; ++row) {
-        const T* x = logits.data<T>() + row * width;
-        norm_of[row] = loss_of[row] = C(0);
+        norm_of[2 * row] = loss_of[row] = C(0), norm_of[2 * row + 1] = C(1);
         if (t[row] == ignored) continue;
-        norm_of[row] = log_of_powers(x, width);
-        loss_of[row] = norm_of[row] - C(x[t[row]]);
+        loss_of[row] = loss_of_row(logits.data<T>() + row * width, width, t[row], norm_of + 2 * row);
       }
     });
   });
@@ -54,11 +54,11 @@ void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& targ
           std::fill_n(out, width, T(C(0)));
           continue;
         }
-        // e^{x - norm} is the softmax, recomputed. The target's own entry is p - 1, formed before the rounding to T,
-        // and before dx is written, which may overwrite x.
-        const C shift = norm_of[row];
-        const T own = static_cast<T>((math::exp(C(x[t[row]]) - shift) - C(1)) * g);
-        scaled_powers(x, width, shift, g, out);
+        // The target's own entry is p - 1, formed before the rounding to T, and before dx is written, which may
+        // overwrite x.
+        const C top = norm_of[2 * row], total = norm_of[2 * row + 1];
+        const T own = static_cast<T>((math::exp(C(x[t[row]]) - top) / total - C(1)) * g);
+        scaled_powers(x, width, top, C(g / total), out);
         out[t[row]] = own;
       }
     });

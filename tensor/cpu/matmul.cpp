@@ -241,7 +241,7 @@ void run_product(const Tensor& a, const Tensor& b, const Tensor& bias, double al
   if (job.by == By::plain_loops)
     job.tile = {std::min<index_t>(m, 64), n, k};
   else if (job.by == By::few_rows)  // parts of b of some 256 KB, whole lines of the cache
-    job.tile = {m, std::clamp<index_t>(65536 / k / 16 * 16, 16, n), k};
+    job.tile = {m, std::min(std::max<index_t>(65536 / k / 16 * 16, 16), n), k};
   else if (job.by == By::blas)
     job.tile = choose_tiles(job.matrices(), m, n, k, 512, 8, true);
   else

@@ -185,6 +185,11 @@ void set_threads(int count) {
   thread_count.store(count, std::memory_order_relaxed);
 }
 
+struct Inside {
+  Inside() { inside_parallel_for = true; }
+  ~Inside() { inside_parallel_for = false; }
+};
+
 static void run_by_threads(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body) {
   if (chunks <= 1 || inside_parallel_for || threads() == 1) {
     for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(body, chunk);
@@ -192,10 +197,11 @@ static void run_by_threads(index_t chunks, void (*run_chunk)(const void* body, i
   }
   const Guarded loop{run_chunk, body};
   Helpers& all = helpers();
-  inside_parallel_for = true;
-  if (!all.share(chunks, Guarded::run, &loop))
-    for (index_t chunk = 0; chunk < chunks; ++chunk) Guarded::run(&loop, chunk);
-  inside_parallel_for = false;
+  {
+    const Inside inside;
+    if (!all.share(chunks, Guarded::run, &loop))
+      for (index_t chunk = 0; chunk < chunks; ++chunk) Guarded::run(&loop, chunk);
+  }
   if (loop.problem) std::rethrow_exception(loop.problem);
 }
 

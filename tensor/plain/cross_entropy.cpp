@@ -8,7 +8,6 @@ namespace whence {
 
 using plain::In, plain::Out;
 
-// norm = log sum_v e^{x_v} = top + log sum_v e^{x_v - top},  loss = norm - x_target
 void Kernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
@@ -21,13 +20,12 @@ void Kernels::cross_entropy(
       for (index_t v = 0; v < x.width(); ++v) top = math::larger(top, x[i][v]);
       for (index_t v = 0; v < x.width(); ++v) sum += math::exp(x[i][v] - top);
       const bool counts = t(i) != ignored;
-      norms(i) = counts ? top + math::log(sum) : C(0);
-      losses(i) = counts ? norms(i) - x[i][t(i)] : C(0);
+      norms[i][0] = counts ? top : C(0), norms[i][1] = counts ? sum : C(1);
+      losses(i) = counts ? math::log(sum) - (x[i][t(i)] - top) : C(0);
     }
   });
 }
 
-// dx_v = dy share (e^{x_v - norm} - [v = target])
 void Kernels::cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
     const Tensor& dy, double share, const Tensor& dx) {
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
@@ -39,7 +37,7 @@ void Kernels::cross_entropy_backward(const Tensor& logits, const Tensor& target,
     for (index_t i = 0; i < x.rows(); ++i)
       for (index_t v = 0; v < x.width(); ++v) {
         const C own = C(v == t(i) ? 1 : 0);
-        to[i][v] = t(i) == ignored ? C(0) : g(0) * C(share) * (math::exp(x[i][v] - norms(i)) - own);
+        to[i][v] = t(i) == ignored ? C(0) : g(0) * C(share) * (math::exp(x[i][v] - norms[i][0]) / norms[i][1] - own);
       }
   });
 }

@@ -13,7 +13,8 @@ void Kernels::random_uniform(const Tensor& out, const Stream& stream, double low
     const Out<T> to(out);
     for (index_t n = 0; n < out.numel(); ++n) {
       const auto number = static_cast<std::uint64_t>(n);
-      to(n) = low + (high - low) * (std::is_same_v<T, double> ? stream.uniform53(number) : stream.uniform(number));
+      const double draw = std::is_same_v<T, double> ? stream.uniform53(number) : stream.uniform(number);
+      to(n) = uniform_between<std::conditional_t<std::is_same_v<T, Dual>, double, T>>(low, high, draw);
     }
   });
 }

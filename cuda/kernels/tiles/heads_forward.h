@@ -59,7 +59,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
                shared_bytes_for<C>(static_cast<std::size_t>(head_warps * area + queries * scan.bins));
     return bytes;
   }
-  static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may exceed it
+  static constexpr float lowest_top = -std::numeric_limits<float>::max();  // a row's first top
+  static constexpr float most_above = 8;                                   // by how much a logit may exceed it
 
   HeadFacts<C> facts;
   PairDropout<C> dropout;

@@ -10,8 +10,8 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> inline constexpr extent block_rows = sizeof(T) == 4 ? 64 : has_vectors<T> ? 32 : 4;
 template <class T> inline constexpr extent tile_keys = has_vectors<T> ? 64 : 8;
 template <class T> static inline T number(extent n) { return static_cast<T>(static_cast<double>(n)); }
-// In place of minus infinity: below any logit, and subtracting a logit from it cannot overflow.
-template <class T> static inline T nothing() { return T(-1e30); }
+// In place of minus infinity: no finite logit is below it, and subtracting it from itself gives 0.
+template <class T> static inline T nothing() { return T(static_cast<T>(sizeof(T) == 4 ? -__FLT_MAX__ : -__DBL_MAX__)); }
 
 // Row 0 of a batch and a query head.
 template <class T> static inline T* head_of(const Rows<T>& rows, extent b, extent h) {

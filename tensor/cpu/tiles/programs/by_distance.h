@@ -54,7 +54,9 @@ template <class T> struct DistanceNumbers {
   // Returns the numbers of key k of a tile, one for each lane.
   const T* read(const Tile<T>& tile, extent k) const {
     const QueryBlock<T>& block = tile.block;
-    if (plain(block.p)) return numbers + place(block.p, block.first_token() - tile.first_key - k);
+    // Beyond the table the copy ends with zeros.
+    if (const Problem<T>& p = block.p; plain(p))
+      return numbers + min(place(p, block.first_token() - tile.first_key - k), copy_size(p) - margin());
     for (extent i = 0; i < block.columns; ++i) of_key[i] = numbers[table_row(block, i, tile.first_key + k)];
     return of_key;
   }
