@@ -3,6 +3,7 @@
 
 #include "autograd/pass.h"
 #include "autograd/recording.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -61,7 +62,8 @@ std::vector<Tensor> grad(
 
 void backward(const Tensor& loss, const Tensor& seed, BackwardOptions options, Site site) {
   const CallSite place(site);
-  const Tensor start = detail::checked_seed("backward", loss, seed);
+  Tensor start = detail::checked_seed("backward", loss, seed);
+  if (seed.defined()) start = raw::copy(start);  // leaves may keep it, and the caller may write to `seed`
   const RecordingScope record(false);
   GradientWalk pass;
   pass.arrive(edge_of(loss)).add(start, edge_of(loss));

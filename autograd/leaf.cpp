@@ -29,7 +29,11 @@ static Leaf& leaf_of(const char* op, const Tensor& tensor) {
   return static_cast<Leaf&>(*node);
 }
 
-Tensor gradient(const Tensor& leaf) { return leaf_of("gradient", leaf).gradient; }
+Tensor gradient(const Tensor& leaf) {
+  Leaf& node = leaf_of("gradient", leaf);
+  if (node.gradient.defined() && !std::exchange(node.is_own, true)) node.gradient = detail::own(node.gradient);
+  return node.gradient;
+}
 void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
 
 void set_gradient(const Tensor& leaf, const Tensor& gradient) {
@@ -39,7 +43,7 @@ void set_gradient(const Tensor& leaf, const Tensor& gradient) {
   if (gradient.dtype() != leaf.dtype() && gradient.dtype() != compute_dtype(leaf.dtype()))
     fail("set_gradient", "a gradient of ", gradient.dtype(), " given for a leaf of ", leaf.dtype(),
         "; its own dtype, or that of its sums, required");
-  node.gradient = gradient;
+  node.gradient = gradient, node.is_own = true;
 }
 
 Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
@@ -54,11 +58,11 @@ Tensor detail::own(const Tensor& x) {
 void Leaf::accumulate(const Tensor& dx) {
   const DType sum_dtype = compute_dtype(result().dtype);
   if (!gradient.defined())
-    gradient = detail::own(dx);
-  else if (gradient.is_only_handle() && gradient.dtype() == sum_dtype && !recording() && !gradient.link())
+    gradient = dx, is_own = false;
+  else if (is_own && gradient.is_only_handle() && gradient.dtype() == sum_dtype && !recording() && !gradient.link())
     raw::add_into(detail::in_dtype(dx, sum_dtype), gradient);
   else
-    gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype));
+    gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype)), is_own = true;
 }
 
 }  // namespace whence

@@ -92,9 +92,13 @@ class Leaf final : public Node {
   void release_saved() override {}
 
   void accumulate(const Tensor& dx);
-  // Undefined before the first backward; for a 16-bit leaf f32 once it is a sum. Terms are added in place only while
-  // nobody else holds it.
-  Tensor gradient;
+  Tensor gradient;      // undefined before the first backward; for a 16-bit leaf f32 once it is a sum
+  bool is_own = false;  // false: as it arrived, maybe with the numbers of other gradients, until a caller asks for it
 };
+
+namespace detail {
+// Returns the gradient of a leaf to read it at once: it may be a view, and share numbers with other gradients.
+inline const Tensor& gradient_as_held(const Tensor& leaf) { return static_cast<Leaf&>(*node_of(leaf)).gradient; }
+}  // namespace detail
 
 }  // namespace whence

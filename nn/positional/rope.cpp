@@ -30,8 +30,7 @@ class Rope final : public Rotating {
         factor_(arguments.number("factor")),
         low_(arguments.number("low_freq_factor")),
         high_(arguments.number("high_freq_factor")),
-        // In f64, 0.29 times 100 is below 29.
-        turn_(static_cast<std::size_t>(arguments.number("keep") * static_cast<double>(pairs()) + 1e-6)) {
+        turn_(static_cast<std::size_t>(arguments.number("keep") * static_cast<double>(pairs()))) {
     const auto refuse_unless = [&](bool read, const char* option, const char* without) {
       if (!read) arguments.refuse_if_given(option, to_text("without ", without));
     };

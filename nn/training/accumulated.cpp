@@ -21,11 +21,11 @@ void sum_by_halves(Optimizer& optimizer, std::int64_t begin, std::int64_t end,
   const bool own = (middle - begin) % 2 == 0;  // a sum made here: another may be added in place
   std::vector<Tensor> left;
   for (const Module::Parameter& parameter : optimizer.parameters())
-    left.push_back(trained(parameter) ? gradient(parameter.tensor) : Tensor());
+    left.push_back(trained(parameter) ? detail::gradient_as_held(parameter.tensor) : Tensor());
   sum_by_halves(optimizer, middle, end, add_gradients);
   for (std::size_t k = 0; k < left.size(); ++k) {
     const Module::Parameter& parameter = optimizer.parameters()[k];
-    const Tensor right = trained(parameter) ? gradient(parameter.tensor) : Tensor();
+    const Tensor right = trained(parameter) ? detail::gradient_as_held(parameter.tensor) : Tensor();
     if (!left[k].defined() && !right.defined()) continue;
     const auto wide = [&](const Tensor& x) { return detail::in_dtype(x, compute_dtype(parameter.tensor.dtype())); };
     Tensor sum = left[k];

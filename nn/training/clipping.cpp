@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
+#include "autograd/node.h"
 #include "tensor/adam.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
@@ -14,7 +15,7 @@ namespace {
 
 // Returns the largest magnitude. Throws NotFinite with the parameter's name if a gradient is infinite or NaN.
 double largest_finite(const Module::Parameter& parameter) {
-  const std::vector<double> values = gradient(parameter.tensor).to_vector();
+  const std::vector<double> values = detail::gradient_as_held(parameter.tensor).to_vector();
   double largest = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
@@ -33,7 +34,7 @@ std::vector<Tensor> gradients_of(const std::vector<Module::Parameter>& parameter
   std::vector<Tensor> gradients;
   for (const Module::Parameter& parameter : parameters) {
     if (!trained(parameter)) continue;
-    gradients.push_back(raw::contiguous(gradient(parameter.tensor)));
+    gradients.push_back(raw::contiguous(detail::gradient_as_held(parameter.tensor)));
     raw::require_same_device("optimiser", "a gradient", gradients[0], "another", gradients.back());
   }
   return gradients;
@@ -63,7 +64,7 @@ bool trained(const Module::Parameter& parameter) { return tracked(parameter.tens
 void require_gradients(const std::vector<Module::Parameter>& parameters) {
   std::vector<std::string> missing;
   for (const Module::Parameter& parameter : parameters)
-    if (trained(parameter) && !gradient(parameter.tensor).defined()) missing.push_back(parameter.path);
+    if (trained(parameter) && !detail::gradient_as_held(parameter.tensor).defined()) missing.push_back(parameter.path);
   if (missing.empty()) return;
   fail("optimiser", "no path from the loss to parameters ", joined(missing),
       "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");

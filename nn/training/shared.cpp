@@ -30,7 +30,7 @@ LossSum SharedGradients::sum(const Optimizer& optimizer, const std::vector<LossS
     if (!trained(parameter)) continue;
     weights.push_back(parameter.tensor);
     numbers += room_of(parameter.tensor);
-    if (!gradient(parameter.tensor).defined())
+    if (!detail::gradient_as_held(parameter.tensor).defined())
       throw Error("training: no path from the loss to parameter ", parameter.path,
           "; a gradient for every parameter required, as ranks share them");
   }
@@ -39,7 +39,7 @@ LossSum SharedGradients::sum(const Optimizer& optimizer, const std::vector<LossS
   std::vector<Tensor> places;
   for (index_t first = 0; const Tensor& weight : weights) {
     places.push_back(raw::reshape(raw::slice(gradients_, 0, first, first + weight.numel()), weight.shape()));
-    raw::copy_into(detail::in_dtype(gradient(weight), dtype), places.back());
+    raw::copy_into(detail::in_dtype(detail::gradient_as_held(weight), dtype), places.back());
     first += room_of(weight);
   }
   sum_over_ranks(ranks_, gradients_);

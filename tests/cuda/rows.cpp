@@ -23,7 +23,7 @@ TEST_CASE("cuda rows: cross-entropy of rows with gaps; the gaps are not read, an
         const Tensor logits = random_tensor({rows, width}, dtype, 1), target = Tensor::of({0, -1, 0}, {3}, DType::i64),
                      dy = Tensor::full({}, 1.5, wide);
         target.data<index_t>()[2] = width - 1;
-        const Tensor norm = Tensor::zeros({rows}, wide), loss = Tensor::zeros({rows}, wide),
+        const Tensor norm = Tensor::zeros({rows, 2}, wide), loss = Tensor::zeros({rows}, wide),
                      dx = Tensor::zeros({rows, width}, dtype);
         kernels(Device::cpu()).cross_entropy(logits, target, -1, norm, loss);
         kernels(Device::cpu()).cross_entropy_backward(logits, target, -1, norm, dy, 0.125, dx);

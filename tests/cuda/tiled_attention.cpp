@@ -406,7 +406,7 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
         "tiled_attention: relative_scale -1 given to tiles on a GPU; more than 0 required");
   std::string in_recording;
   (void)runtime_of(Device::cuda(0)).record([&] {
-    in_recording = refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; });
+    in_recording = refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1, at.total_rows = 4; });
   });
   CHECK(in_recording.find("drop the same pairs at each replay; no dropout required") != std::string::npos);
   gpu::emulator::Settings* const settings = emulator_settings();

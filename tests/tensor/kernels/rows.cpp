@@ -348,20 +348,21 @@ template <class F> void each_row(const Tensor& target, index_t width, const F& f
 KernelCase cross_entropy(index_t count, index_t width) {
   const auto losses = [=](In in, In) {
     const Numbers x = read(in[0]);
-    Numbers norm(place(count)), loss(place(count));
+    Numbers norm, loss(place(count));
+    for (index_t row = 0; row < count; ++row) norm.insert(norm.end(), {0, 1});
     each_row(in[1], width, [&](std::size_t row, std::size_t first, std::size_t target) {
       const auto begin = x.begin() + static_cast<std::ptrdiff_t>(first);
       const double top = *std::max_element(begin, begin + width);
       double total = 0;
       for (std::size_t i = 0; i < place(width); ++i) total += std::exp(x[first + i] - top);
-      norm[row] = top + std::log(total), loss[row] = norm[row] - x[first + target];
+      norm[2 * row] = top, norm[2 * row + 1] = total, loss[row] = std::log(total) - (x[first + target] - top);
     });
     return Results{norm, loss};
   };
   return {.kernel = "cross_entropy",
       .name = to_text(count, " rows of ", width),
       .in = {rows({count, width}), below(width, {count})},
-      .out = {wide(rows({count})), wide(rows({count}))},
+      .out = {wide(rows({count, 2})), wide(rows({count}))},
       .call = [](JoinedKernels& k, In in, In out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); },
       .loops = losses,
       .terms = {width},
@@ -372,11 +373,11 @@ KernelCase cross_entropy(index_t count, index_t width) {
 KernelCase cross_entropy_backward(index_t count, index_t width) {
   KernelCase row = cross_entropy(count, width);
   row.kernel = "cross_entropy_backward";
-  row.in.push_back(wide(rows({count}))), row.in.push_back(wide(rows({1})));
+  row.in.push_back(wide(rows({count, 2}))), row.in.push_back(wide(rows({1})));
   row.out = {rows({count, width})};
   row.prepare = [=, of_targets = row.prepare](In in) {
     of_targets(in);
-    kernels(in[0]).cross_entropy(in[0], in[1], -7, in[2], Tensor::like(in[2]));
+    kernels(in[0]).cross_entropy(in[0], in[1], -7, in[2], Tensor::like(in[2], {count}));
   };
   row.call = [](JoinedKernels& k, In in, In out) {
     k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]);
@@ -387,7 +388,7 @@ KernelCase cross_entropy_backward(index_t count, index_t width) {
     Numbers dx(x.size());
     each_row(in[1], width, [&](std::size_t r, std::size_t first, std::size_t target) {
       for (std::size_t i = 0; i < place(width); ++i)
-        dx[first + i] = dy * (std::exp(x[first + i] - norm[r]) - (i == target ? 1 : 0));
+        dx[first + i] = dy * (std::exp(x[first + i] - norm[2 * r]) / norm[2 * r + 1] - (i == target ? 1 : 0));
     });
     return dx;
   };
