@@ -75,12 +75,13 @@ struct Stream {
 
 // Returns low + (high - low) draw, of a draw in [0, 1), rounded to T. Where that gives `high`, it is the number before.
 template <class T> WHENCE_HD T uniform_between(double low, double high, double draw) {
-  constexpr double step = std::is_same_v<T, double>   ? 0x1p-53
+  // 1.25 times 2^-digits: between half a step and one and a half on both sides of a power of two.
+  constexpr double step = std::is_same_v<T, double>    ? 0x1p-53
                           : std::is_same_v<T, float>   ? 0x1p-24
                           : std::is_same_v<T, Float16> ? 0x1p-11
                                                        : 0x1p-8;
   const T y = convert<T>(low + (high - low) * draw);
-  return static_cast<double>(y) < high || !(low < high) ? y : convert<T>(high - std::abs(high) * step);
+  return static_cast<double>(y) < high || !(low < high) ? y : convert<T>(high - std::abs(high) * 1.25 * step);
 }
 
 // Dropout keeps a number if the upper 24 bits of its word, a uniform number, are at least the probability. Integers are

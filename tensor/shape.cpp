@@ -31,7 +31,8 @@ index_t countable(const Shape& shape) {
   index_t product = 1;
   bool empty = false;
   for (const index_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(product, std::max<index_t>(extent, 1), &product) || product >> 59) return -1;
+    if (extent < 0 || __builtin_mul_overflow(product, std::max<index_t>(extent, 1), &product) || product >> 59)
+      return -1;
     empty = empty || extent == 0;
   }
   return empty ? 0 : product;

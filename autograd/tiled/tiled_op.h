@@ -120,13 +120,15 @@ template <class Kind> void check_facts(const TiledFacts& at, const Tensor& query
     fail(op, "first_row ", first, " given to ", of['i'], " queries and ", of['j'],
         " keys; 0 or more, and under a causal mask a key for each query, required");
   if (at.window < 0 || at.lowest < -most || at.lowest > most)
-    fail(op, "window ", at.window, " and lowest ", at.lowest, " given; a window of 0 or more and steps below 2^40 required");
+    fail(op, "window ", at.window, " and lowest ", at.lowest,
+        " given; a window of 0 or more and steps below 2^40 required");
   if (!(at.dropout >= 0 && at.dropout < 1)) fail(op, "dropout ", at.dropout, " given; a number in [0, 1) required");
   const Shape pairs{of['b'], of['h'], at.total_rows, of['j']};
   if (at.dropout > 0 && (at.total_rows < first + of['i'] || countable(pairs) < 0))
     fail(op, "dropout with ", at.total_rows, " total_rows given; ", first + of['i'], " or more required");
   if (at.bin_of.defined() != (at.bins > 0) || at.bins < 0)
-    fail(op, "bins ", at.bins, " given ", at.bin_of.defined() ? "with" : "without", " bin_of; both, or neither, required");
+    fail(op, "bins ", at.bins, " given ", at.bin_of.defined() ? "with" : "without",
+        " bin_of; both, or neither, required");
 }
 
 // Error if operands or facts are missing or do not go together, dtypes differ, or shapes do not fit.

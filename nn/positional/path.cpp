@@ -87,7 +87,7 @@ class Path final : public PositionalScheme, public ScoresPairs {
     const Tensor w = probe("w", directions(x, context, dtype));                          // [b g j d]
     const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(x), dtype)) * 2.0));  // [b g j]
     const index_t first = context.first_row, rows = query.size(2), keys = key.size(2);
-    const index_t block = std::clamp<index_t>(keys, 1, 64), blocks = (keys + block - 1) / block;
+    const index_t block = std::clamp<index_t>(keys, 1, 64), blocks = std::max<index_t>((keys + block - 1) / block, 1);
     const auto in_blocks = [&](const Tensor& all) {  // [b g j d] -> [b g n c d]
       return reshape(widened(all, 2, 0, blocks * block - keys), {all.size(0), all.size(1), blocks, block, all.size(3)});
     };
@@ -96,7 +96,8 @@ class Path final : public PositionalScheme, public ScoresPairs {
                      raw::reshape(raw::band_mask(block, block, {.first_row = -1}, {}, context.device), {block, block});
     const Tensor k = in_blocks(key), ws = in_blocks(w), bw = in_blocks(unsqueeze(beta, 3) * w);  // [b g n c d]
     const Tensor solved = inverse(masked(matmul(bw, transpose(ws)), earlier));                   // [b g n c c]
-    const Tensor u = probe("u", slice(reshape(matmul(solved, bw), {w.size(0), key_heads_, -1, w.size(3)}), 2, 0, keys));
+    const Tensor u =
+        probe("u", slice(reshape(matmul(solved, bw), {w.size(0), key_heads_, blocks * block, w.size(3)}), 2, 0, keys));
     const Tensor us = in_blocks(u), within = matmul(solved, masked(matmul(bw, transpose(k)), earlier));  // [b g n c c]
     std::vector<Tensor> columns;
     Tensor reflected = slice(query, 2, rows, rows);  // queries from block n on, after the reflections of later blocks

@@ -102,8 +102,8 @@ void Optimizer::write(const Update& update, const Site& site) {
     if (!trained(parameters_[k])) continue;
     const Tensor& weight = parameters_[k].tensor;
     const auto& [first, second, master] = moments_[k];
-    entries.push_back({raw::contiguous(detail::gradient_as_held(weight)), master.defined() ? master : weight.detach(), first, second,
-        master.defined() ? weight.detach() : Tensor(), parameters_[k].decays});
+    entries.push_back({raw::contiguous(detail::gradient_as_held(weight)), master.defined() ? master : weight.detach(),
+        first, second, master.defined() ? weight.detach() : Tensor(), parameters_[k].decays});
     weight.storage().written(site);
   }
   if (entries.empty()) return;

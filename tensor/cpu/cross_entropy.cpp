@@ -14,8 +14,8 @@ template <class T> static void scaled_powers(const T* x, index_t width, compute_
 
 // Not inline: parallel_for compiles its body twice, once for one thread, and the compiler contracted products and sums
 // of duals differently in the two.
-template <class T> [[gnu::noinline]] static compute_t<T> loss_of_row(
-    const T* x, index_t width, index_t target, compute_t<T>* norm) {
+template <class T>
+[[gnu::noinline]] static compute_t<T> loss_of_row(const T* x, index_t width, index_t target, compute_t<T>* norm) {
   using C = compute_t<T>;
   const C top = norm[0] = maximum_of<C>(x, width);
   norm[1] = sum_of<C>(width, [x, top](index_t v) { return math::exp(C(x[v]) - top); });

@@ -34,7 +34,8 @@ void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double 
       return draws;
     };
     if constexpr (std::is_same_v<T, double>)
-      fill_with<T, 1>(out, [&](std::uint64_t n) { return std::array{stream.uniform53(n)}; }, number);
+      fill_with<T, 1>(
+          out, [&](std::uint64_t n) { return std::array{stream.uniform53(n)}; }, number);
     else
       fill_with<T, 4>(out, four, number);
   });

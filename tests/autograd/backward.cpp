@@ -1,7 +1,9 @@
 // The recording of operations and the backward pass: values, refusals, second derivatives, long chains, order, threads.
 #include <pthread.h>
+#include <set>
 #include <thread>
 
+#include "autograd/check/samples.h"
 #include "autograd/op.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/tensors.h"
@@ -309,4 +311,47 @@ TEST_CASE("cross_entropy: backward needs no second tensor as large as the logits
   const std::size_t before = Allocator::cpu().statistics().live;
   backward(loss);
   CHECK(Allocator::cpu().statistics().peak - before < static_cast<std::size_t>(rows * width) * sizeof(float) / 2);
+}
+
+TEST_CASE("a gradient is contiguous, shares no numbers and never changes afterwards") {
+  const Tensor x = requires_grad(Tensor::ones({1000})), row = leaf({1, 2}, {1, 2});
+  backward(sum(x) + mean(x));  // both send one number to all of x
+  REQUIRE(gradient(x).is_contiguous());
+  raw::copy_into(Tensor::arange(1000, DType::f32), gradient(x));
+  CHECK(gradient(x).at({999}) == 999);
+
+  const Tensor a = leaf({1, 2}, {2}), b = leaf({3, 4}, {2}), seed = Tensor::of({5, 6}, {2}, DType::f64);
+  backward(a + b + reshape(row, {2}), seed);
+  const Tensor of_a = gradient(a), of_b = gradient(b), of_row = gradient(row);
+  for (const Tensor& written : {seed, of_a, of_row}) raw::copy_into(Tensor::zeros(written.shape()), written);
+  CHECK(values(of_b) == Numbers{5, 6});
+  const auto g = grad(a * 2.0 + b * 2.0, seed, {a, a, b});
+  raw::copy_into(Tensor::ones({2}), g[0]);
+  CHECK(values(g[1]) == Numbers{0, 0});
+  const auto recorded = grad(a + b, Tensor::ones({2}, DType::f64), {a, b}, {.create_graph = true});
+  raw::copy_into(Tensor::zeros({2}), recorded[0]);
+  CHECK(values(recorded[1]) == Numbers{1, 1});
+
+  const Tensor w = leaf({1}, {});
+  for (const double passes : {1.0, 2.0, 3.0, 4.0}) {
+    const Tensor before = gradient(w);
+    backward(w * 1.0);
+    CHECK(gradient(w).item() == passes);
+    if (before.defined()) CHECK(before.item() == passes - 1);
+  }
+}
+
+TEST_CASE("results of ops are contiguous, but for views and the tiles' rows by token") {
+  const std::set<std::string> by_token{"tiled_attention", "tiled_mix", "project_heads"};
+  for (const CheckedOp& op : checked_ops()) {
+    if (by_token.contains(op.name)) continue;
+    for (const CheckedSample& sample : op.samples()) {
+      CAPTURE(op.name);
+      CAPTURE(sample.name);
+      const Tensor y = sample.run(sample.inputs);
+      const bool view = std::ranges::any_of(
+          sample.inputs, [&](const Tensor& x) { return x.defined() && &x.storage() == &y.storage(); });
+      CHECK((view || y.is_contiguous()));
+    }
+  }
 }

@@ -208,3 +208,18 @@ TEST_CASE("ops: f16 overflows to infinity, and sums of 16 bits are made in f32")
     CHECK(mean(Tensor::full({4096}, 60, dtype)).item() == 60);  // f16's sum would be infinite
   }
 }
+
+TEST_CASE("ops: cross_entropy keeps its digits at a common offset of the logits") {
+  for (const double offset : {0.0, 30.0, 1e3, -1e5, 1e7}) {
+    const Tensor x = requires_grad(Tensor::of({offset, offset}, {1, 2}));
+    const Tensor loss = cross_entropy(x, Tensor::of({0}, {1}, DType::i64));
+    CHECK(loss.item() == static_cast<float>(std::log(2.0)));
+    CHECK(grad(loss, {}, {x})[0].to_vector() == std::vector<double>{-0.5, 0.5});
+  }
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const double most = dtype == DType::f16 ? 6e4 : 3e38;
+    const Tensor x = requires_grad(Tensor::of({most, most, 0}, {1, 3}, dtype));
+    const Tensor loss = cross_entropy(x, Tensor::of({2}, {1}, DType::i64));
+    CHECK(grad(loss, {}, {x})[0].to_vector() == std::vector<double>{0.5, 0.5, -1});
+  }
+}

@@ -261,6 +261,27 @@ TEST_CASE("what does not fit a decoding is refused, and changes nothing") {
   CHECK(decoding.length() == 3);
 }
 
+TEST_CASE("empty batches and sequences pass every scheme and executor, and back") {
+  for (const SchemeInfo& info : registered_schemes()) {
+    for (const std::string executor : {"auto", "reference", "strips"}) {
+      CAPTURE(info.name);
+      CAPTURE(executor);
+      TransformerOptions options = small(info.name);
+      options.executor = executor;
+      std::unique_ptr<Transformer> model;
+      try {
+        model = random_decoder(options);
+      } catch (const InputError&) { continue; }  // the scheme has no such executor
+      for (const Shape& shape : {Shape{1, 0}, Shape{0, 3}}) {
+        const Tensor logits = (*model)(Tensor::zeros(shape, DType::i64));
+        CHECK(logits.shape() == Shape{shape[0], shape[1], 5});
+        backward(sum(logits));
+        CHECK(largest(gradient(parameter(*model, "embedding.weight"))) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("tokens that do not fit are refused") {
   const Transformer model(small("none"));
   CHECK(message([&] { (void)model(Tensor::arange(4)); }) == "transformer: tokens are [4]; [batch, time] required");

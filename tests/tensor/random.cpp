@@ -92,3 +92,10 @@ TEST_CASE("random tensors have the same bits for any number of threads") {
   expect_thread_independent("uniform", [] { return Tensor::uniform({100003}, 0, 1, Stream(1, "u")); });
   expect_thread_independent("normal", [] { return Tensor::normal({100003}, 0, 1, Stream(1, "n")); });
 }
+
+TEST_CASE("uniform numbers are below the upper bound in every dtype") {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64})
+    for (const auto& [low, high] : {std::pair{0.0, 1.0}, {1.0, 2.0}, {-3.0, -0.5}, {-1.0, 3.0}})
+      for (const double x : Tensor::uniform({5000}, low, high, Stream(3, "below"), dtype).to_vector())
+        REQUIRE((x >= low && x < high));
+}

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "autograd/ops.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
 #include "tests/support/tensors.h"
 
@@ -187,7 +189,9 @@ TEST_CASE("making tensors") {
   CHECK(alias.detach().identity() != alias.identity());
   CHECK(error_text([] { (void)Tensor().shape(); }) ==
         "tensor: an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?");
-  CHECK(error_text([] { (void)Tensor::empty({2, -1}); }).starts_with("empty: shape [2,-1] given; extents of 0 or more"));
+  CHECK(error_text([] {
+    (void)Tensor::empty({2, -1});
+  }).starts_with("empty: shape [2,-1] given; extents of 0 or more"));
   CHECK(error_text([] { (void)Tensor::of({1, 2}, {3}); }) == "of: 2 values given for shape [3]; 3 required");
   CHECK(error_text([&] { (void)x.item(); }) ==
         "item: shape [2] given; exactly one element required; use at or to_vector");
@@ -287,4 +291,50 @@ TEST_CASE("printed: long axes show both ends") {
         " [16, 17]]");
   const Tensor huge = raw::expand(Tensor::scalar(1), {1000000, 1000000});  // printing reads only what it shows
   CHECK(to_text(huge).size() < 300);
+}
+
+TEST_CASE("shapes whose number of elements overflows are refused") {
+  constexpr index_t far = index_t{1} << 32;
+  CHECK_THROWS_AS((void)raw::reshape(Tensor::zeros({0}), {far, far}), Error);
+  CHECK_THROWS_AS((void)raw::reshape(Tensor::zeros({4}), {4, (index_t{1} << 62) + 1}), Error);
+  CHECK_THROWS_AS((void)raw::reshape(Tensor::zeros({0}), {-1, 0}), Error);
+  CHECK_THROWS_AS((void)raw::reshape(Tensor::zeros({6}), {-1, -1}), Error);
+  CHECK_THROWS_AS((void)raw::expand(Tensor::ones({1, 1}), {far, far}), Error);
+  CHECK_THROWS_AS((void)raw::expand(Tensor::ones({3}), {-1, 3}), Error);
+  CHECK_THROWS_AS((void)Tensor::of({}, {far, far}), Error);
+  CHECK_THROWS_AS((void)Tensor::empty({0, far, far}), Error);  // its strides would overflow
+  const Tensor long_row = raw::expand(Tensor::ones({1}), {index_t{1} << 58});
+  CHECK_THROWS_AS((void)concat_along(0, std::vector<Tensor>(64, long_row)), Error);  // 2^64 elements
+  const Tensor x = numbered({5});
+  for (const index_t step : {index_t{5}, INT64_MAX - 1, INT64_MAX})
+    CHECK(raw::slice(x, 0, 1, 5, step).to_vector() == std::vector<double>{1});
+  CHECK(raw::slice(x, 0, 5, 5, INT64_MAX).numel() == 0);
+  const Tensor keys = Tensor::zeros({1, 1, 1, 4}), weight = Tensor::ones({1, 1, 1, 1});
+  CHECK_THROWS_AS((void)convolve_keys(keys, weight, {}, INT64_MAX, INT64_MAX), Error);
+  for (const StripOf& strip : {StripOf{INT64_MAX, 9, 9}, StripOf{0, 9, 9, INT64_MAX}, StripOf{0, INT64_MAX, INT64_MAX}})
+    CHECK_THROWS_AS((void)dropout(numbered({2, 3}), 0.5, {}, strip), Error);
+  const Tensor table = raw::expand(Tensor::ones({1}), {(index_t{1} << 24) + 4});
+  CHECK_THROWS_AS((void)lerp_at(table, Tensor::full({1}, 1e9)), Error);  // f32 has no row 2^24 + 3
+}
+
+TEST_CASE("writes: source and target may overlap; a target that names a number twice is refused") {
+  const int before = threads();
+  for (const int count : {1, 3}) {
+    set_threads(count);
+    const Tensor t = Tensor::arange(100'001), m = numbered({300, 300}, DType::f64);
+    raw::copy_into(raw::slice(t, 0, 0, 100'000), raw::slice(t, 0, 1, 100'001));
+    CHECK(t.at({0}) == 0);
+    for (const index_t i : {1, 2, 50'000, 100'000}) CHECK(t.at({i}) == static_cast<double>(i - 1));
+    raw::add_into(raw::transpose(m, 0, 1), m);
+    for (const index_t i : {1, 150, 299}) CHECK(m.at({i, 7}) == static_cast<double>(301 * (i + 7)));
+    raw::add_into(m, m);
+    CHECK(m.at({1, 0}) == 602);
+  }
+  set_threads(before);
+  const Tensor one = Tensor::zeros({1}), three = Tensor::of({1, 2, 3}, {3});
+  CHECK_THROWS_AS(raw::copy_into(three, raw::expand(one, {3})), Error);
+  CHECK_THROWS_AS(raw::add_into(three, raw::expand(one, {3})), Error);
+  CHECK_THROWS_AS(raw::copy_into(numbered({2, 2}), Tensor::zeros({3}).view({2, 2}, {1, 1})), Error);
+  CHECK(one.item() == 0);
+  raw::copy_into(Tensor::zeros({0, 3}), raw::expand(Tensor::zeros({0, 1}), {0, 3}));
 }

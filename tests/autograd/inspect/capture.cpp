@@ -1,5 +1,8 @@
 // Probes: names, values, gradients, edits, and no cost without a capture.
 #include "autograd/inspect/capture.h"
+
+#include <thread>
+
 #include "tensor/suggest.h"
 
 #include "autograd/inspect/explain.h"
@@ -295,4 +298,16 @@ TEST_CASE("probes work without gradients, and a captured gradient keeps no graph
   const Capture capture("*");
   const Tensor x = leaf({2}, {});
   CHECK(grad(grad(function(x), {}, {x}, {.create_graph = true})[0], {}, {x})[0].item() == 20 * 8);
+}
+
+TEST_CASE("an observer may end on another thread, and after its own thread") {
+  const Tensor x = leaf({1, 2}, {2});
+  const Capture outer("layer.squares");
+  auto held = std::make_unique<Capture>("layer");
+  std::thread([&] { held.reset(); }).join();
+  std::unique_ptr<Capture> late;
+  std::thread([&] { late = std::make_unique<Capture>("layer"), (void)function(x); }).join();
+  late.reset();
+  (void)function(x);
+  CHECK(outer["layer.squares"].value().at({1}) == 4);
 }

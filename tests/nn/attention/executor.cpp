@@ -4,6 +4,7 @@
 #include "nn/attention/executors.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/device/allocator.h"
+#include "tensor/pairs.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -241,5 +242,74 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
     MESSAGE(text << ": " << at_2048 << " MiB at 2048, " << at_16384 << " at 16384");
     CHECK(at_2048 < 12);
     CHECK(at_16384 < 9 * at_2048 + 16);
+  }
+}
+
+TEST_CASE("tiled attention: facts that do not fit the operands are refused") {
+  using At = TiledAttention;
+  const auto refused = [](const std::function<void(At&, At::Operands&)>& change) {
+    At at;
+    At::Operands x;
+    for (auto k : {At::query, At::key, At::value}) x[k] = Tensor::ones({1, 1, 5, 4});
+    change(at, x);
+    return message([&] { (void)tiled_attention(at, x); }).starts_with("tiled_attention: ");
+  };
+  const auto i64 = [](const std::vector<double>& values, const Shape& shape) {
+    return Tensor::of(values, shape, DType::i64);
+  };
+  CHECK_FALSE(refused([](At&, At::Operands&) {}));
+  CHECK(refused([](At& at, At::Operands&) { at.stick = at.rest_to_self = true, at.first_row = 3; }));
+  CHECK(refused([](At& at, At::Operands&) { at.first_row = -1; }));
+  CHECK(refused([](At& at, At::Operands&) { at.window = -1; }));
+  CHECK(refused([](At& at, At::Operands&) { at.present = Tensor::ones({1, 4}, DType::boolean); }));
+  CHECK(refused([](At& at, At::Operands&) { at.present = Tensor::ones({1, 5}); }));
+  CHECK(refused([&](At& at, At::Operands&) { at.query_step = i64({0, 1, 2, 3, 4}, {1, 5}); }));
+  CHECK(refused([&](At& at, At::Operands&) { at.query_step = at.key_step = i64({0, 1, 2}, {1, 3}); }));
+  CHECK(refused([](At& at, At::Operands&) { at.dropout = 0.5, at.total_rows = 4; }));
+  CHECK(refused([](At& at, At::Operands&) { at.lowest = INT64_MIN; }));
+  for (const double bin : {7.0, 1e6, -1.0})
+    CHECK(refused([&](At& at, At::Operands&) { at.bins = 2, at.bin_of = i64({0, bin}, {2}); }));
+  CHECK(refused([&](At& at, At::Operands&) { at.bin_of = i64({0, 0}, {2}); }));
+  // A table beyond which all pairs are adds nothing.
+  At far;
+  At::Operands x;
+  for (auto k : {At::query, At::key, At::value}) x[k] = normal({1, 1, 5, 4}, k + 1);
+  const Tensor without = tiled_attention(far, x).output;
+  x[At::distance_table] = Tensor::ones({1, 1}, DType::f64);
+  for (const index_t lowest : {-1000, 1000}) {
+    far.lowest = lowest;
+    CHECK(same_bits(tiled_attention(far, x).output, without));
+  }
+}
+
+TEST_CASE("tiled attention: a fact that changes before backward is an error") {
+  TiledAttention at;
+  TiledAttention::Operands x;
+  using At = TiledAttention;
+  for (auto k : {At::query, At::key, At::value}) x[k] = normal_leaf({1, 1, 5, 4}, k + 1);
+  at.present = Tensor::ones({1, 5}, DType::boolean);
+  const Tensor y = tiled_attention(at, x).output;
+  raw::copy_into(Tensor::of({0, 0, 1, 1, 1}, {1, 5}, DType::boolean), at.present);
+  CHECK(message([&] { backward(sum(y)); }).find("written") != std::string::npos);
+}
+
+TEST_CASE("tiled attention: logits of any finite size give what softmax gives") {
+  using At = TiledAttention;
+  const Tensor tokens = raw::reshape(Tensor::arange(70), {1, 70});
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double least = dtype == DType::f32 ? -std::numeric_limits<float>::max() : -std::numeric_limits<double>::max();
+    for (const double mask : {-1e32, least}) {
+      for (const index_t from : {0, 3}) {  // distances that are masked: all, and some
+        At::Operands x;
+        for (auto k : {At::query, At::key, At::value}) x[k] = normal({1, 1, 70, 4}, k + 1, dtype);
+        const Tensor table = x[At::distance_table] = Tensor::zeros({1, 70}, dtype);
+        raw::copy_into(Tensor::full({1, 70 - from}, mask, dtype), raw::slice(table, 1, from, 70));
+        const Tensor scores =
+            matmul(x[At::query], transpose(x[At::key])) + raw::read_by_distance(Steps::of(tokens, tokens, true), table);
+        const Tensor y = tiled_attention({}, x).output,
+                     expected = matmul(softmax(Sequence::run(70).masked(scores, -INFINITY)), x[At::value]);
+        CHECK(distance(y, expected) < 1e-5);
+      }
+    }
   }
 }

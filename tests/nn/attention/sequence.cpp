@@ -179,6 +179,17 @@ TEST_CASE("distance steps: positions between whole numbers, and far apart, are r
   check_steps(context_of(far), {-1000, 2001, false});
 }
 
+TEST_CASE("a mask follows writes to the sequence's tensors, and a sequence keeps what its caller gave") {
+  const Tensor batch = Tensor::of({1, 1, 1, 0}, {1, 4}, DType::boolean);
+  const Sequence sequence = Sequence::padded(batch);
+  const Tensor mask = sequence.mask();
+  raw::copy_into(Tensor::zeros({1, 4}, DType::boolean), batch);  // the next batch
+  CHECK(sequence.mask().identity() == mask.identity());
+  raw::copy_into(Tensor::of({1, 1, 0, 0}, {1, 1, 1, 4}, DType::boolean), sequence.present);
+  CHECK(sequence.mask().at({0, 0, 3, 2}) == 0);
+  CHECK(mask.at({0, 0, 3, 2}) == 1);
+}
+
 TEST_CASE("steps of pairs are computed once for a sequence, and again for other facts") {
   const auto steps_of = [](const AttendContext& at) { return distances_of(at).steps.query.identity(); };
   const AttendContext at = context_of(Sequence::run(6));

@@ -193,6 +193,18 @@ TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the lates
   CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-1000000");
 }
 
+TEST_CASE("checkpoint: saved is saved, although the oldest cannot be removed yet") {
+  Saved saved("held");
+  const CheckpointFolder folder(saved.scratch / "run", 1);
+  const fs::path in_the_way = saved.scratch / "run" + "/step-000003.tmp-" + std::to_string(::getpid());
+  fs::create_directories(in_the_way / "x");
+  train(saved.model, saved.adam, 4, 4);
+  CHECK(folder.save(saved.model.parameters(), saved.adam, {4, 11, {}}).ends_with("step-000004"));
+  fs::remove_all(in_the_way);
+  folder.save(saved.model.parameters(), saved.adam, {4, 11, {}});
+  CHECK(names_in(saved.scratch / "run") == Names{"lock", "step-000004"});
+}
+
 TEST_CASE("checkpoint: what an interrupted save left is ignored and then removed") {
   Saved saved("leftover");
   const std::string root = saved.scratch / "run";

@@ -258,6 +258,7 @@ TEST_CASE("adam: options, rates and dtypes out of range") {
   CHECK_THROWS_WITH_AS(Adam(pair, {.beta1 = 1}), doctest::Contains("betas 1 and 0.999 given"), Error);
   CHECK_THROWS_WITH_AS(Adam(pair, {.beta2 = -0.1}), doctest::Contains("betas 0.9 and -0.1 given"), Error);
   CHECK_THROWS_WITH_AS(Adam(pair, {.epsilon = 0}), doctest::Contains("epsilon 0 given"), Error);
+  CHECK_THROWS_WITH_AS(Adam(pair, {.epsilon = 1e-46}), doctest::Contains("epsilon 1e-46 given"), Error);  // 0 in f32
   CHECK_THROWS_WITH_AS(Adam(pair, {.weight_decay = std::nan("")}), doctest::Contains("weight decay nan given"), Error);
   Adam adam(pair);
   set_gradient(pair.weight, Tensor::ones({2, 3}));

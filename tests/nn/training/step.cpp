@@ -46,6 +46,13 @@ TEST_CASE("step: the gradients of a mean, clipped, move the weights; a training 
   }
 }
 
+TEST_CASE("training step: a model without a parameter that trains is refused") {
+  struct Empty final : Module {
+  } model;
+  MixedPrecision precision(model, DType::f32, AdamOptions{});
+  CHECK_THROWS_WITH_AS(TrainingStep(precision, {}, {}), doctest::Contains("every parameter is frozen"), InputError);
+}
+
 TEST_CASE("training step: one that runs out of memory does not count, recorded or not") {
   for (const bool recorded : {false, true}) {
     CAPTURE(recorded);
