@@ -81,7 +81,7 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
   Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, kernel_ - 1 - lag), 1); }  // [g 1 m]
 
   static Tensor joined(const Tensor& x) {  // [b h j n] -> [b j (h n)]
-    return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), -1});
+    return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
   }
 
   index_t heads_, key_heads_, pairs_, kernel_;
