@@ -11,6 +11,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/first_weights.h"
+#include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/model_plan.h"
@@ -101,6 +102,8 @@ void begin_with_weights(TrainingJob& job, RunRecord& record, Transformer& model,
   job.description.emplace_back("weights-of", first->sha256);
   record.facts.emplace_back("weights-of.sha256", first->sha256);
   job.begin_with = [&model, first, folder] {
+    if (const std::string file = folder + "/run.json"; std::filesystem::exists(file))
+      language::require_same_meaning(read_run_record(file), model.options(), folder);
     const auto list = [](const std::vector<std::string>& names) {
       return names.empty() ? "none" : first_few(names, ", ");
     };

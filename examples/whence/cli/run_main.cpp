@@ -106,7 +106,7 @@ int run_main(const std::string& program, const std::function<int()>& body) {
   std::set_new_handler(note_that_memory_ended);
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   const int code = guarded(program, body);
-  if (standard_output_lost() && code == 0) {
+  if (standard_output_lost() && code <= 1) {
     return report(program, "standard output: not everything could be written; room and a writable target required",
         ExitCode::bad_system);
   }

@@ -40,11 +40,6 @@ TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::
   return {{windows.inputs, windows.targets}, windows.targets.numel(), windows.targets.numel()};
 }
 
-Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part) {
-  const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-  return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1]);
-}
-
 double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {
   const double largest = *std::max_element(logits, logits + vocabulary);
   double total = 0;

@@ -52,6 +52,7 @@ TrainRequest::TrainRequest(
   }
   page_ = line_.parse(words);
   if (page_) return;
+  line_.refuse_unless("preset", !record || !typed.contains("preset"), "beside a run.json, which has every option");
   std::vector<std::string> files;
   if (record && !typed.contains("data"))
     for (const auto& [name, value] : record->facts)
