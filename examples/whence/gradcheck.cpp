@@ -123,7 +123,7 @@ std::optional<GradientChecks> check_one(const Checkable& what, const Options& op
   static const std::vector<std::string> promised = promised_texts();
   try {
     return check_gradients(what, options.check);
-  } catch (const Error& error) {
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
     if (refused && !what.op && !std::count(promised.begin(), promised.end(), what.name)) return {};
     return GradientChecks{what.name, {{"running it", {.inputs = {}, .problems = {error.what()}}}}};

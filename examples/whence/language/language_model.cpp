@@ -122,7 +122,10 @@ LanguageScore score_whole(const Transformer& model, const Corpus& corpus, Part p
     sum.add(token_losses(model, windows_at(corpus, part, starts, length), length));
   }
   if (rest > 0) sum.add(token_losses(model, windows_at(corpus, part, {targets - length}, length), rest));
-  return score_of_sum(sum, corpus, part);
+  LanguageScore result = score_of_sum(sum, corpus, part);
+  result.perplexity_per_word =
+      std::exp(sum.nats / static_cast<double>(std::max<std::int64_t>(1, corpus.size(part).words)));
+  return result;
 }
 
 }  // namespace whence::language

@@ -43,6 +43,11 @@ Change json(const std::string& pointer, const nlohmann::json& value) {
     return changed.dump();
   };
 }
+Change both_schemes(const std::string& scheme) {
+  return [=](const std::string& bytes) {
+    return json("/facts/model.scheme", scheme)(json("/options/scheme", scheme)(bytes));
+  };
+}
 // Changes an option in a run.json, also in the list of given options.
 Change option(const std::string& name, const std::string& value) {
   return [=](const std::string& bytes) {
@@ -150,7 +155,7 @@ std::vector<Damage> damages() {
           "\"--out=elsewhere\": given without an option; options only required"},
       // data that are others now
       {"text", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
-      {text, json("/options/scheme", "absolute(rows=300000000)"), "train --resume --out lm", 7,
+      {text, both_schemes("absolute(rows=300000000)"), "train --resume --out lm", 7,
           "...a model of 1 layers of dim 8 has at least "},
       {"test", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
       {"questions.jsonl", with_more(one), "look task", 3,
@@ -158,12 +163,7 @@ std::vector<Damage> damages() {
       {"questions.jsonl", with_more(one), "train --resume --out task --steps 4", 7, "...same"},
       // models to draw from, and of others
       {"lm/weights.safetensors", last_bit_flipped(), draw, 3, "is damaged: its SHA-256 is "},
-      {text,
-          [](const std::string& bytes) {
-            const std::string scheme = "absolute(rows=1000000000)";
-            return json("/facts/model.scheme", scheme)(option("scheme", scheme)(bytes));
-          },
-          draw, 3, "a model of 1 layers of dim 8 has at least "},
+      {text, both_schemes("absolute(rows=1000000000)"), draw, 3, "a model of 1 layers of dim 8 has at least "},
       {"lm/weights.safetensors", last_bit_flipped(), draw + " --accept-damaged", 0, "is damaged: its SHA-256 is "},
       {"in", cut(8), probe, 3, "safetensors: 8 bytes; "},
       {"in", without("k"), probe, 3, "missing: k [2,2,5,4]; there: \"cotangent\", \"q\", \"table\", \"v\"; "},

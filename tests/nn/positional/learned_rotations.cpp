@@ -19,8 +19,8 @@ TEST_CASE("later: in selective_rope padding takes no step") {
 TEST_CASE("later: selective_rope's default steps add up in 16 bits to the angles of f32") {
   const AttendInputs inputs = random_inputs(96, Sequence::run(96), 1, 1, 4);
   const auto angles = [&](DType dtype) {
-    const Bare scheme("selective_rope(bias=yes, gate=yes)", 1, 4, 96);
-    scheme.fill("up.weight", 0), scheme.fill("gate.weight", 0), scheme.fill("bias", 0.3125);
+    const Bare scheme("selective_rope(bias=yes)", 1, 4, 96);
+    scheme.fill("up.weight", 0), scheme.fill("bias", 0.3125);
     scheme.root().to(dtype);
     AttendInputs of = inputs;
     for (Tensor* each : {&of.x, &of.query, &of.key, &of.value}) *each = raw::cast(each->detach(), dtype);
