@@ -98,12 +98,12 @@ void look_inside(const TrainRequest& request, const Study& study) {
 
 // Loads other initial weights for a new run; a resumed run has its own.
 void begin_with_weights(TrainingJob& job, RunRecord& record, Transformer& model, const std::string& folder) {
+  if (const std::string file = folder + "/run.json"; std::filesystem::exists(file))
+    language::require_same_meaning(read_run_record(file), model.options(), folder);
   const auto first = std::make_shared<language::FirstWeights>(language::read_first_weights(folder));
   job.description.emplace_back("weights-of", first->sha256);
   record.facts.emplace_back("weights-of.sha256", first->sha256);
   job.begin_with = [&model, first, folder] {
-    if (const std::string file = folder + "/run.json"; std::filesystem::exists(file))
-      language::require_same_meaning(read_run_record(file), model.options(), folder);
     const auto list = [](const std::vector<std::string>& names) {
       return names.empty() ? "none" : first_few(names, ", ");
     };
