@@ -74,6 +74,8 @@ int guarded(const std::string& program, const std::function<int()>& body) {
       return body();
     } catch (const std::bad_alloc&) { throw; } catch (const std::exception& error) {
       return report(program, error.what(), code_of(error));
+    } catch (...) {
+      return report(program, "something other than a std::exception was thrown; one required", ExitCode::failed);
     }
   } catch (const std::bad_alloc&) {  // possibly of the report itself; the rest allocates nothing
     std::cerr << program << ": " << no_memory << std::flush;

@@ -223,6 +223,7 @@ TEST_CASE("run_main: one line and the right exit code") {
   CHECK(outcome([] { return 0; }).code == 0);
   CHECK(outcome([]() -> int { throw InputError("--layers: 0 given"); }).message == "flip_flop: --layers: 0 given\n");
   CHECK(outcome([]() -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
+  CHECK(outcome([]() -> int { throw 3; }).code == 1);
   const auto code = [](auto thrown) { return outcome([&]() -> int { throw thrown; }).code; };
   CHECK(code(Error("x")) == 1);
   CHECK(code(std::logic_error("x")) == 1);
