@@ -1,5 +1,5 @@
 // Decoding: tokens one by one or in chunks, with a cache of earlier tokens. Logits equal those of a full pass over all
-// tokens so far, row by row. If a scheme's rows change at a greater length (Claims::changes_rows), the call that
+// tokens so far, row by row; cdape's at its default border those of a pass over later tokens too (errata.md, C3). If a scheme's rows change at a greater length (Claims::changes_rows), the call that
 // reaches such a length rebuilds the cache by a pass over all tokens so far.
 //
 //   Decoding decoding(model, 512);

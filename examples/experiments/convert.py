@@ -533,7 +533,8 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
     facts = {f"model.{name}": value for name, value in options.items()}
     facts |= {"tokeniser.kind": own["kind"], "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
     record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
-              "data": hashlib.sha256().hexdigest(), "facts": facts}
+              "data": hashlib.sha256().hexdigest(), "facts": facts, "seal": "0" * 64}
+    record["seal"] = hashlib.sha256(page(record)).hexdigest()
     data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
     data = data.replace(b"0" * 64, seal_of(data).encode(), 1)
     write(out, {"weights.safetensors": data, "tokeniser.json": page(own, 1), "run.json": page(record)})

@@ -73,6 +73,8 @@ int run(CommandLine& line) {
   const JsonOutput json(options.json);
   auto [ours_name, theirs_name] = std::pair{options.names[0], options.names[1]};
   if (look::is_folder(theirs_name)) std::swap(ours_name, theirs_name);
+  if (look::is_folder(theirs_name))
+    throw InputError("two runs given; a run and a file required; whence look RUN --numbers writes a run's file");
   SafetensorsFile theirs = read_safetensors(theirs_name);
   SafetensorsFile ours =
       look::is_folder(ours_name) ? pass_of_run(ours_name, theirs_name, theirs) : read_safetensors(ours_name);

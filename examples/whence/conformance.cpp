@@ -216,7 +216,7 @@ int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  line.refuse_unless("no-sums", options.schemes.empty(), "all schemes; sums of those that are named are not tried");
+  line.refuse_unless("no-sums", options.schemes.empty(), "beside names of schemes, whose sums are not tried");
   const DeviceChoice choice = choose_device(options.device);
   options.checks = chosen_checks(line, options, choice.device);
   if (options.list) {

@@ -73,7 +73,7 @@ index_t own_context(const TransformerOptions& model) {
 void check(const CommandLine& line, const Options& options) {
   require_one_run(options.runs);
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
-    line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
+    line.refuse_unless(name, !options.greedy, "beside --greedy, which draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"})
     line.refuse_unless(name, options.generation.sampling.temperature > 0, "a temperature above 0");
 }

@@ -123,7 +123,7 @@ std::optional<GradientChecks> check_one(const Checkable& what, const Options& op
   static const std::vector<std::string> promised = promised_texts();
   try {
     return check_gradients(what, options.check);
-  } catch (const Error& error) {
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
     if (refused && !what.op && !std::count(promised.begin(), promised.end(), what.name)) return {};
     return GradientChecks{what.name, {{"running it", {.inputs = {}, .problems = {error.what()}}}}};
@@ -201,11 +201,11 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   if (options.list && !options.names.empty())
     throw InputError("--list: given with a name; it lists everything; leave one of them out");
   for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
-    line.refuse_unless(name, !options.list, "something to check");
+    line.refuse_unless(name, !options.list, "beside --list");
   line.refuse_unless("no-sums", all || options.against_cpu, "the name all");
   line.refuse_unless("quiet", all || options.against_cpu, "the name all or --against-cpu");
   for (const char* name : {"no-sums", "length", "seed", "no-differences", "twice"})
-    line.refuse_unless(name, !options.against_cpu, "a check without --against-cpu, which compares samples of ops");
+    line.refuse_unless(name, !options.against_cpu, "beside --against-cpu, which compares samples of ops");
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
   if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))

@@ -74,7 +74,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     line.refuse_unless(name, describes, "--describe");
   for (const char* name :
       {"scheme", "in", "out", "against", "executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
-    line.refuse_unless(name, !describes, "a run; --describe only prints");
+    line.refuse_unless(name, !describes, "beside --describe, which only prints");
   if (describes) return;
   for (const char* name : {"names", "tolerance"}) line.refuse_unless(name, line.given("against"), "--against");
   for (const char* name : {"scheme", "in", "out"})

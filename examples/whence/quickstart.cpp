@@ -266,7 +266,7 @@ int run(CommandLine& line) {
   declare_device(line, &settings.device);
   line.example("whence quickstart", "about a minute of training; a stopped run goes on");
   if (line.shows_page()) return 0;
-  line.refuse_unless("steps", !settings.smoke, "a full run instead of --smoke");
+  line.refuse_unless("steps", !settings.smoke, "beside --smoke");
   if (settings.smoke) settings.steps = 4, settings.out += "-smoke";
   const JsonOutput json(settings.json);
   std::cout << choose_device(settings.device).sentence << std::endl;

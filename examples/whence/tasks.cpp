@@ -51,11 +51,17 @@ int run(CommandLine& line) {
   const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
   std::vector<std::string> names, known;
   for (const tasks::TaskInfo& info : infos) known.push_back(info.name);
+  const auto text = text_study_options();
+  known.push_back(text->name());
   line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these", known)
       .example("whence tasks flip_flop", "one task");
   if (line.shows_page()) return 0;
   if (names.empty()) print_all(infos);
-  for (const std::string& name : names) print_one(tasks::find_task(name));
+  for (const std::string& name : names)
+    if (name == text->name())
+      std::cout << name << ": " << text->title() << "; whence train lm --help shows its options and examples\n";
+    else
+      print_one(tasks::find_task(name));
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/first_weights.h"
+#include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/model_plan.h"
@@ -97,6 +98,8 @@ void look_inside(const TrainRequest& request, const Study& study) {
 
 // Loads other initial weights for a new run; a resumed run has its own.
 void begin_with_weights(TrainingJob& job, RunRecord& record, Transformer& model, const std::string& folder) {
+  if (const std::string file = folder + "/run.json"; std::filesystem::exists(file))
+    language::require_same_meaning(read_run_record(file), model.options(), folder);
   const auto first = std::make_shared<language::FirstWeights>(language::read_first_weights(folder));
   job.description.emplace_back("weights-of", first->sha256);
   record.facts.emplace_back("weights-of.sha256", first->sha256);

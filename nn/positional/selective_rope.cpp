@@ -62,8 +62,10 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
     const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);         // [b j c]
     Tensor omega = convolved(context.without_padding(by_head(up_(down_(u)), key_heads_), 2));  // [b g j m]
     if (bends_) omega = silu(omega);
-    if (bias_.defined()) omega = context.without_padding(omega + exp(bias_), 2);
-    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), key_heads_));  // [b g j 1]
+    // An error of exp(bias) in 16 bits is the same in every token, so that the sum would grow with it.
+    if (bias_.defined()) omega = context.without_padding(cast(omega, wide) + exp(cast(bias_, wide)), 2);
+    if (gate_)
+      omega = omega * cast(probe("gates", by_head(sigmoid((*gate_)(u)), key_heads_)), omega.dtype());  // [b g j 1]
     omega = probe("steps", omega);
     return probe("angles", running_sum(omega, 2) * context.on_device(theta_));
   }

@@ -52,11 +52,13 @@ Median median(std::vector<double> values) {
   return {at(0.5), (at(0.75) - at(0.25)) / 2};
 }
 
-void declare(CommandLine& line, Settings& settings) {
+void declare(CommandLine& line, Settings& settings, bool repeats) {
   settings.threads = threads();
-  line.heading("Measuring")
-      .integer("repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"})
-      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads"})
+  line.heading("Measuring");
+  if (repeats)
+    line.integer(
+        "repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"});
+  line.integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads"})
       .flag("json", &settings.json, {"a line of JSON per measurement instead of tables"});
   declare_device(line, &settings.device);
 }

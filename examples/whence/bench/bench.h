@@ -30,7 +30,7 @@ struct Settings {
   std::string device = "auto";
 };
 // Declares them under the title "Measuring".
-void declare(CommandLine& line, Settings& settings);
+void declare(CommandLine& line, Settings& settings, bool repeats = true);
 // True if the words request a page, which is printed. Otherwise reads the words, and sets the threads.
 [[nodiscard]] bool shows_page(CommandLine& line, const Settings& settings);
 

@@ -73,11 +73,10 @@ int run(CommandLine& line) {
   Settings settings;
   line.heading("Cases");
   declare(line, core);
-  declare(line, settings);
+  declare(line, settings, false);
   line.example("whence bench errors --schemes cope,alibi", "a minute: tiles next to all pairs")
       .example("whence bench errors --lengths 8192 --executors strips,tiled --heads 1", "where all pairs do not fit");
   if (shows_page(line, settings)) return 0;
-  line.refuse_unless("repetitions", false, "times that count");
   const Device device = choose_device(settings.device).device;
   const std::vector<CoreCase> cases = cases_of(core);
   Bench bench("errors", settings, device, cases.size());

@@ -387,7 +387,7 @@ int run(CommandLine& line) {
   if (shows_page(line, options.settings)) return 0;
   const Placement placement = placement_of({options.settings.threads, options.settings.device, options.precision});
   line.refuse_unless("cuda-graph", placement.device.is_gpu(), "a GPU");
-  line.refuse_unless("probes", !options.recorded, "steps that are not recorded");
+  line.refuse_unless("probes", !options.recorded, "beside --recorded");
   line.refuse_unless("profile", placement.device.is_cpu() && options.precision == "f32", "the CPU and f32");
   StepBench(options, placement).run();
   return 0;

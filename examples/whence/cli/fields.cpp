@@ -198,12 +198,13 @@ bool Fields::given(std::string_view name) const { return declared(name).given; }
 void Fields::refuse_unless(std::string_view name, bool has_effect, const std::string& required) const {
   const Option& option = declared(name);
   if (!option.given || has_effect) return;
-  throw InputError(
-      "--", name, ": ", one_line(option.show()), " given; it has no effect without ", required, "; leave it out");
+  throw InputError("--", name, ": ", one_line(option.show()), " given; it has no effect ",
+      required.starts_with("beside ") ? "" : "without ", required, "; leave it out");
 }
 
 void Fields::refuse(std::string_view name, const std::string& required, const std::string& advice) const {
-  throw InputError("--", name, ": ", one_line(declared(name).show()), " given; ", required, " required; ", advice);
+  const std::string shown = one_line(declared(name).show());
+  throw InputError("--", name, ": ", shown.empty() ? "nothing" : shown, " given; ", required, " required; ", advice);
 }
 
 void Fields::refuse_onto(std::string_view name, const std::string& input) const {

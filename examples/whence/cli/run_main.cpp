@@ -74,6 +74,8 @@ int guarded(const std::string& program, const std::function<int()>& body) {
       return body();
     } catch (const std::bad_alloc&) { throw; } catch (const std::exception& error) {
       return report(program, error.what(), code_of(error));
+    } catch (...) {
+      return report(program, "something other than a std::exception was thrown; one required", ExitCode::failed);
     }
   } catch (const std::bad_alloc&) {  // possibly of the report itself; the rest allocates nothing
     std::cerr << program << ": " << no_memory << std::flush;
@@ -106,7 +108,7 @@ int run_main(const std::string& program, const std::function<int()>& body) {
   std::set_new_handler(note_that_memory_ended);
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   const int code = guarded(program, body);
-  if (standard_output_lost() && code == 0) {
+  if (standard_output_lost() && code <= 1) {
     return report(program, "standard output: not everything could be written; room and a writable target required",
         ExitCode::bad_system);
   }

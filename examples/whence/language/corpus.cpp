@@ -7,6 +7,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/unicode.h"
 #include "examples/whence/cli/words.h"
 #include "nn/io/errors.h"
 #include "nn/io/sha256.h"
@@ -52,13 +53,15 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, none);
 }
 
-// `inside`: true if the text before ends in a word; set to whether this text does.
-std::int64_t words_in(std::string_view text, bool& inside) {
+// Counts as Python's str.split() does, which also splits at U+001C to U+001F.
+std::int64_t words_in(std::string_view text) {
   std::int64_t words = 0;
-  for (const char c : text) {
-    const bool white = c == ' ' || (c >= '\t' && c <= '\r');
+  for (bool inside = false; !text.empty();) {
+    const CodePoint code = first_code_point(text);
+    const bool white = is_white_space(code) || (code.value >= 0x1C && code.value <= 0x1F);
     words += !white && !inside;
     inside = !white;
+    text.remove_prefix(code.bytes);
   }
   return words;
 }
@@ -119,14 +122,13 @@ void encode_document(
     std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenRun& run, PartSize& size) {
   ++size.documents;
   size.bytes += static_cast<std::int64_t>(document.size());
+  size.words += words_in(document);
   TokenIds ids;
-  for (bool inside_word = false; !document.empty();) {
+  while (!document.empty()) {
     stop_if_interrupted("making tokens of text");
     ids.clear();
     try {
-      const std::size_t taken = tokeniser.encode_part(document, ids);
-      size.words += words_in(document.substr(0, taken), inside_word);
-      document.remove_prefix(taken);
+      document.remove_prefix(tokeniser.encode_part(document, ids));
     } catch (const UnfitText& unfit) {
       throw FileError(place_of(files, document.data() + unfit.byte), ": ", unfit.reason);
     }
@@ -174,8 +176,7 @@ void declare(Fields& line, CorpusOptions& options) {
 
 void check(const Fields& line, const CorpusOptions& options) {
   const bool own_validation = !options.validation_data.empty();
-  line.refuse_unless("validation", !own_validation,
-      "setting documents of --data aside; --validation-data is all of the validation text");
+  line.refuse_unless("validation", !own_validation, "beside --validation-data, which is all of the validation text");
   line.refuse_unless(
       "split-seed", !own_validation && options.validation_share > 0, "documents of --data set aside for validation");
   if (paths_of(options, 0).empty()) line.refuse("data", "a text file", "any text or source code will do");

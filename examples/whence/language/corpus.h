@@ -86,7 +86,7 @@ class TokenRun {
 
 struct PartSize {
   std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
-  std::int64_t words = 0;  // runs of bytes other than ASCII white space
+  std::int64_t words = 0;  // runs of characters other than Unicode's white space
 };
 
 class Corpus {

@@ -40,11 +40,6 @@ TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::
   return {{windows.inputs, windows.targets}, windows.targets.numel(), windows.targets.numel()};
 }
 
-Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part) {
-  const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-  return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1]);
-}
-
 double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {
   const double largest = *std::max_element(logits, logits + vocabulary);
   double total = 0;
@@ -127,7 +122,10 @@ LanguageScore score_whole(const Transformer& model, const Corpus& corpus, Part p
     sum.add(token_losses(model, windows_at(corpus, part, starts, length), length));
   }
   if (rest > 0) sum.add(token_losses(model, windows_at(corpus, part, {targets - length}, length), rest));
-  return score_of_sum(sum, corpus, part);
+  LanguageScore result = score_of_sum(sum, corpus, part);
+  result.perplexity_per_word =
+      std::exp(sum.nats / static_cast<double>(std::max<std::int64_t>(1, corpus.size(part).words)));
+  return result;
 }
 
 }  // namespace whence::language

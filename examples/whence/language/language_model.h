@@ -30,8 +30,6 @@ struct Windows {
 // REQUIRES: corpus.require_window(training, length).
 [[nodiscard]] TrainingBatch lm_batch(
     const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
-[[nodiscard]] Tensor lm_loss_of(
-    const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
 
 // Returns -log softmax(z)_target = log sum_v e^{z_v - m} + m - z_target of one row of logits, in double for every dtype
 // of the model.

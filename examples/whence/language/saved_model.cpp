@@ -107,6 +107,19 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
   return options;
 }
 
+void require_same_meaning(const RunRecord& record, const TransformerOptions& model, const std::string& place) {
+  TransformerOptions ours = model;
+  for (const Field& each : fields_of(ours)) {
+    const std::string option = each.name.substr(std::string("model.").size());
+    const auto fact = std::ranges::find(record.facts, each.name, &Facts::value_type::first);
+    const std::string had = fact == record.facts.end() ? record.option(option) : fact->second;
+    for (const char* const name : {"heads", "activation", "norm", "norm_place", "causal", "scale_embedding"})
+      if (option == name && !had.empty() && had != each.text)
+        throw InputError("--weights-of: ", place, " has ", name, ' ', in_quotes(had), ", the model ",
+            in_quotes(each.text), "; the same required");
+  }
+}
+
 void require_one_run(const std::vector<std::string>& runs) {
   if (runs.size() != 1)
     throw InputError(runs.size(), " runs given; the folder of one run of train lm required as the first word");

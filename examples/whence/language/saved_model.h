@@ -27,6 +27,8 @@ inline constexpr const char* text_study = "lm";
 // {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
 // Reads a model's options from such facts. FileError with `place` when one is missing, unknown, or of another kind.
+// Throws InputError if weights of the run mean something else in such a model. Shapes are not compared.
+void require_same_meaning(const RunRecord& record, const TransformerOptions& model, const std::string& place);
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);
 
 struct SavedModel {

@@ -26,6 +26,8 @@ __all__ = ["describe", "run", "compare", "op", "ops", "gradcheck", "torch_functi
 
 def _plain(arrays):
     """Detaches torch's arrays, to read their memory; also returns whether there are any."""
+    if not isinstance(arrays, dict):
+        raise ValueError(f"{type(arrays).__name__} given; a dict of arrays required")
     of_torch = any(hasattr(array, "detach") for array in arrays.values())
     return {name: array.detach() if hasattr(array, "detach") else array for name, array in arrays.items()}, of_torch
 

@@ -78,8 +78,11 @@ Tensor borrowed(const std::string& name, nb::handle given) {
 
 NamedTensors borrowed(const nb::dict& arrays) {
   NamedTensors tensors;
-  for (const auto& [name, array] : arrays)
+  for (const auto& [name, array] : arrays) {
+    if (!nb::isinstance<nb::str>(name))
+      throw InputError(nb::repr(name).c_str(), " given; a name that is a str required");
     tensors.emplace_back(nb::cast<std::string>(name), borrowed(nb::cast<std::string>(name), array));
+  }
   return tensors;
 }
 

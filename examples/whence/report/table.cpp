@@ -58,9 +58,12 @@ Table& Table::row(std::vector<std::string> cells) {
   return *this;
 }
 
-bool Table::is_numeric(std::size_t column) const {
-  return !rows_.empty() &&
-         std::ranges::all_of(rows_, [&](const auto& cells) { return looks_like_number(cells[column]); });
+std::vector<bool> Table::numeric_columns() const {
+  std::vector<bool> numeric;
+  for (std::size_t column = 0; column < header_.size(); ++column)
+    numeric.push_back(!rows_.empty() &&
+                      std::ranges::all_of(rows_, [&](const auto& cells) { return looks_like_number(cells[column]); }));
+  return numeric;
 }
 
 Table Table::without_dashes() const {
@@ -82,11 +85,12 @@ std::string Table::text() const {
     widths.push_back(display_width(header_[column]));
     for (const auto& cells : rows_) widths[column] = std::max(widths[column], display_width(cells[column]));
   }
+  const std::vector<bool> numeric = numeric_columns();
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string result;
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (i > 0) result += "  ";
-      result += padded(one_line(cells[i]), widths[i], is_numeric(i));
+      result += padded(one_line(cells[i]), widths[i], numeric[i]);
     }
     return result.substr(0, result.find_last_not_of(' ') + 1) + '\n';
   };
@@ -119,8 +123,9 @@ std::string Table::json() const {
 }
 
 std::string Table::html() const {
-  const auto cell = [this](const std::string& tag, std::size_t column, const std::string& text) {
-    const std::string name = tag.substr(0, 2), style = is_numeric(column) ? " class=\"n\"" : "";
+  const std::vector<bool> numeric = numeric_columns();
+  const auto cell = [&numeric](const std::string& tag, std::size_t column, const std::string& text) {
+    const std::string name = tag.substr(0, 2), style = numeric[column] ? " class=\"n\"" : "";
     return "<" + tag + style + ">" + report::escape(text) + "</" + name + ">";
   };
   std::string out = "<table><thead><tr>";

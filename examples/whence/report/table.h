@@ -24,7 +24,7 @@ class Table {
   [[nodiscard]] const std::vector<std::vector<std::string>>& rows() const { return rows_; }
 
  private:
-  [[nodiscard]] bool is_numeric(std::size_t column) const;
+  [[nodiscard]] std::vector<bool> numeric_columns() const;
 
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;

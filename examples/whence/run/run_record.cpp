@@ -6,6 +6,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
+#include "nn/io/sha256.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -94,7 +95,11 @@ Json json_of(const RunRecord& record) {
       {"data", record.data}, {"facts", object_of(record.facts)}};
 }
 
-std::string text_of(const RunRecord& record) { return json_of(record).page() + '\n'; }
+std::string text_of(const RunRecord& record) {
+  const std::string zeros(64, '0');
+  std::string text = json_of(record).add("seal", zeros).page() + '\n';
+  return text.replace(text.rfind(zeros), zeros.size(), sha256(text));
+}
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
     "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "processes", "communicator",
@@ -102,9 +107,22 @@ const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "a
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   refuse_folder_of_runs(path);
-  const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
+  std::string text = read_file(path);
+  const Json page = Json::read(text, path.string() + ": no record of a run");
+  const std::string seal = page.has("seal") ? page.text("seal") : "";
   RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
       page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
+  if (const std::size_t at = text.rfind(seal); page.has("seal") && at != text.npos)
+    text.replace(at, seal.size(), 64, '0');
+  if (page.has("seal") && sha256(text) != seal)
+    throw FileError(path.string(),
+        ": is damaged: its SHA-256 is not what its seal says; restore it from a copy; if you ",
+        "changed it yourself, take the seal out");
+  for (const auto& [name, value] : record.facts)  // a run without a seal says these twice
+    if (const std::string option = name.starts_with("model.") ? record.option(name.substr(6)) : "";
+        !option.empty() && option != value)
+      throw FileError(path.string(), ": is damaged: ", name, " is ", in_quotes(value), ", the option ",
+          in_quotes(option), "; the same required");
   if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
   // An option of earlier versions.
   std::erase_if(record.options, [](const auto& option) { return option.first == "tensorboard"; });

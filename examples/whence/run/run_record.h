@@ -27,7 +27,8 @@ struct RunRecord {
 
 [[nodiscard]] Json json_of(const RunRecord& record);
 // Formats JSON over several lines; texts that read as a number or a truth value are written as such.
-[[nodiscard]] std::string text_of(const RunRecord& record);
+[[nodiscard]] std::string text_of(
+    const RunRecord& record);  // with a seal: the SHA-256 of the text with 0 as its digits
 // Finds the runs at most two folders below, such as lab.py's, in the order of their names.
 [[nodiscard]] std::vector<std::string> runs_below(const std::filesystem::path& folder);
 // SystemError when it cannot be read; FileError when it is no record; InputError with the runs below its folder, if any.

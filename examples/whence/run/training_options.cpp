@@ -33,7 +33,7 @@ void declare_steps(Fields& options, TrainingOptions& training) {
       .number("momentum", &training.momentum, Range<double>{0, 1, false, true}, {"momentum of sgd; 0: none"})
       .flag("nesterov", &training.nesterov, {"sgd with Nesterov momentum"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
-          {"decay (decoupled with adamw) of matrices and tables, including Transformer-XL's two biases"})
+          {"decay (decoupled with adamw) of matrices and tables; --describe names them"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
       .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
           {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})

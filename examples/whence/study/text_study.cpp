@@ -214,7 +214,7 @@ class TextStudyOptions final : public StudyOptions {
   void settle(const Fields& fields, const TrainingOptions& training) override {
     check(fields, options_.corpus);
     for (const char* size : {"dim", "layers", "heads", "kv-heads"})
-      fields.refuse_unless(size, options_.model.empty(), "a model of your own; that of --model has its sizes");
+      fields.refuse_unless(size, options_.model.empty(), "beside --model, which has its sizes");
     vocabulary_ = TextStudy::tokeniser_of(options_)->vocabulary();
     const bool validates = training.validate_every > 0 || options_.corpus.validation_share > 0;
     fields.refuse_unless("validation-windows", validates, "validation text");

@@ -43,8 +43,11 @@ TrainRequest::TrainRequest(
     : study_(std::move(study)), line_("whence train " + study_->name(), study_->title()) {
   declare_options();
   const TypedOptions typed = options_in(words);
-  const std::string preset = typed.contains("preset") ? typed.at("preset") : record ? record->option("preset") : "";
-  if (preset.empty() || preset == "mini")
+  std::string recorded = record ? record->option("preset") : "";  // of older runs
+  for (const auto& [name, value] : record ? record->facts : Facts())
+    if (name == "preset") recorded = value;
+  preset_ = typed.contains("preset") ? typed.at("preset") : recorded.empty() ? "mini" : recorded;
+  if (preset_ == "mini")
     for (const Word& word : words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
   if (record) {
     refuse_unknown_options(line_, *record);
@@ -52,6 +55,9 @@ TrainRequest::TrainRequest(
   }
   page_ = line_.parse(words);
   if (page_) return;
+  line_.refuse_unless("preset", !record || preset_ == recorded || (recorded.empty() && !typed.contains("from")),
+      "beside a run.json of another preset");
+  line_.refuse_unless("weights-of", !typed.contains("resume") || !typed.contains("weights-of"), "beside --resume");
   std::vector<std::string> files;
   if (record && !typed.contains("data"))
     for (const auto& [name, value] : record->facts)
@@ -118,7 +124,7 @@ RunRecord TrainRequest::record(const Transformer& model, const Study& study) con
   RunRecord record{
       "train", WHENCE_VERSION, study_->name(), line_.values(), {}, study.data(seed), study.record_facts(model, seed)};
   record.facts.insert(
-      record.facts.begin(), {{"parameters", std::to_string(model.parameter_count())},
+      record.facts.begin(), {{"preset", preset_}, {"parameters", std::to_string(model.parameter_count())},
                                 {"executor", model.attention(0).explain(training.device, training.precision,
                                                  tokens.size(0), tokens.size(1), model.options().causal)}});
   for (const auto& [name, value] : record.options)

@@ -55,6 +55,7 @@ class TrainRequest {
   CommandLine line_;
   TrainSettings settings_;
   ModelChoice of_study_;  // the study's model before its options were read
+  std::string preset_;
   std::optional<std::string> page_;
   bool shared_ = false;  // --accumulate is the number of ranks, and --batch is per rank
 };

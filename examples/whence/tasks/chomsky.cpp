@@ -108,7 +108,7 @@ class ChomskyTask final : public DrawnTask {
     return problem_.terminated && token == end_of_answer ? "(end)" : std::to_string(token);
   }
 
-  // Omits the test lengths: a resumed run may have others.
+  // Omits the test lengths: the data's fingerprint depends on them.
   std::vector<std::pair<std::string, std::string>> description() const override {
     std::vector<std::pair<std::string, std::string>> description{
         {"task", problem_.name}, {"train-to", std::to_string(options_.train_to)}};

@@ -291,7 +291,7 @@ class JsonlTask final : public Task {
   // Makes paths absolute, so that a run's record works in any folder.
   static const Options& with_whole_paths(Options& options, const Fields& line) {
     line.refuse_unless("set-aside", options.test_data.empty() || options.validation_data.empty(),
-        "lines to set aside; --test-data and --validation-data are all of the test and the validation");
+        "beside --test-data and --validation-data, which are all of the test and the validation");
     std::string tests;
     for (const std::string& path : path_list_of(options.test_data)) {
       if (path.empty())

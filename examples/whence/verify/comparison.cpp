@@ -13,6 +13,7 @@
 #include "examples/whence/verify/probe_names.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 #include "tensor/suggest.h"
 
 namespace whence {
@@ -29,10 +30,7 @@ std::vector<std::string> names_of(const NamedTensors& tensors) {
   return names;
 }
 
-const Tensor* find(const NamedTensors& tensors, const std::string& name) {
-  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-  return found == tensors.end() ? nullptr : &found->second;
-}
+std::map<std::string, Tensor> by_name(const NamedTensors& tensors) { return {tensors.begin(), tensors.end()}; }
 
 std::vector<std::string> order_of(const SafetensorsFile& file) {
   const auto recorded = file.metadata.find(order_key);
@@ -74,10 +72,19 @@ double unit_in_last_place(double x, DType dtype) {
   return x == 0 ? smallest : std::max(smallest, std::ldexp(epsilon_of(dtype), std::ilogb(x)));
 }
 
-double apart(double a, double b) {
+double apart(long double a, long double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;  // equal infinities too
-  const double difference = std::fabs(a - b);
+  const auto difference = static_cast<double>(std::fabs(a - b));
   return std::isnan(difference) ? infinity : difference;
+}
+
+std::vector<long double> numbers_of(const Tensor& tensor) {
+  if (tensor.dtype() != DType::i64) {
+    const std::vector<double> numbers = tensor.to_vector();
+    return {numbers.begin(), numbers.end()};
+  }
+  const Tensor whole = raw::contiguous(tensor);
+  return {whole.data<std::int64_t>(), whole.data<std::int64_t>() + whole.numel()};
 }
 
 double largest_number(const Tensor& tensor) {
@@ -98,28 +105,31 @@ ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hi
                               (is_floating(ours.dtype()) && epsilon_of(ours.dtype()) > epsilon_of(theirs.dtype()))
                           ? ours.dtype()
                           : theirs.dtype();
-  const double epsilon = is_floating(dtype) ? epsilon_of(dtype) : 0;
+  const bool whole = !is_floating(ours.dtype()) || !is_floating(theirs.dtype());
+  const double epsilon = whole ? 0 : epsilon_of(dtype), size = largest_number(ours);
+  const double own = whole ? 0 : tolerance.value_or(std::pow(epsilon, 2.0 / 3)) * size;
   // Numbers that cancel, as in the gradient of a key's bias, are rounding errors alone.
-  const double size = std::max(largest_number(ours), std::cbrt(epsilon) * largest_of_kind);
-  const double allowed = tolerance.value_or(std::pow(epsilon, 2.0 / 3)) * size;
-  const std::vector<double> a = ours.to_vector(), b = theirs.to_vector();
+  const double allowed = tolerance ? own : std::max(own, epsilon * largest_of_kind);
+  const std::vector<long double> a = numbers_of(ours), b = numbers_of(theirs);
   const auto keys = static_cast<std::size_t>(hides_pairs ? ours.size(-1) : 1);
   for (std::size_t e = 0; e < a.size(); ++e) {
     const double difference = apart(a[e], b[e]);
     if (difference == 0) continue;
     const DifferenceAt here{position_of(static_cast<index_t>(e), ours.shape()), a[e], b[e]};
     if (hides_pairs && e % keys > e / keys % static_cast<std::size_t>(ours.size(-2))) {
-      if (difference > allowed && !result.hidden && !hides(b[e])) result.hidden = here;
+      if (difference > allowed && !result.hidden && !hides(static_cast<double>(b[e]))) result.hidden = here;
       continue;
     }
     if (difference > allowed && !result.first) result.first = here;
     if (difference > result.largest) result.largest = difference, result.at = here;
   }
   if (result.largest == 0) return result;
-  result.share = result.largest / size;
+  result.share = result.largest / size, result.by_floor = !result.first && result.largest > own;
   result.units =
-      std::isfinite(result.largest) && is_floating(dtype)
-          ? result.largest / unit_in_last_place(std::max(std::fabs(result.at.ours), std::fabs(result.at.theirs)), dtype)
+      std::isfinite(result.largest) && !whole
+          ? result.largest /
+                unit_in_last_place(
+                    static_cast<double>(std::max(std::fabs(result.at.ours), std::fabs(result.at.theirs))), dtype)
           : infinity;
   return result;
 }
@@ -133,11 +143,12 @@ std::map<std::string, std::string> their_names(
       throw FileError(called, ": tensors ", in_quotes(entry->second), " and ", in_quotes(their_name), " are both ",
           in_quotes(name), "; one of them required; leave the other out of the map, or name it otherwise");
   };
+  const auto theirs_named = by_name(theirs), ours_named = by_name(ours);
   for (const auto& [their_name, name] : options.names) {
-    if (!find(theirs, their_name) && !find(theirs, gradient_of + their_name))
+    if (!theirs_named.contains(their_name) && !theirs_named.contains(gradient_of + their_name))
       throw FileError(called, ": no tensor ", in_quotes(their_name),
           ", which the map of names has; there: ", joined(names_of(theirs)));
-    if (!find(ours, name) && !find(ours, gradient_of + name)) {
+    if (!ours_named.contains(name) && !ours_named.contains(gradient_of + name)) {
       const auto nearest = nearest_name(name, names_of(ours));
       throw FileError("map of names: ", in_quotes(their_name), " is ", in_quotes(name),
           ", and no tensor has that name; ",
@@ -174,10 +185,15 @@ std::function<bool(const std::string&)> hidden_pairs(const Metadata& metadata) {
   return [specs](const std::string& name) { return is_of_pairs(specs, name); };
 }
 
+Json number(long double x) {
+  const bool whole = x == std::trunc(x) && std::fabs(x) < 0x1p63L;
+  return whole ? Json(static_cast<std::int64_t>(x)) : Json(static_cast<double>(x));
+}
+
 Json difference_json(const std::optional<DifferenceAt>& difference) {
   if (!difference) return {};
-  return Json{{"at", std::vector<index_t>(difference->at.begin(), difference->at.end())}, {"ours", difference->ours},
-      {"theirs", difference->theirs}};
+  return Json{{"at", std::vector<index_t>(difference->at.begin(), difference->at.end())},
+      {"ours", number(difference->ours)}, {"theirs", number(difference->theirs)}};
 }
 
 }  // namespace
@@ -198,15 +214,29 @@ std::string Comparison::headline() const {
     return each.name == each.their_name ? each.name : to_text(each.name, " (theirs: ", each.their_name, ")");
   };
   const auto numbers = [&](const DifferenceAt& place) {
-    return to_text(
-        "at ", place.at, ": ", digits(place.ours, 6), " in ", ours, ", ", digits(place.theirs, 6), " in ", theirs);
+    const auto shown = [](long double x) {
+      const Json value = number(x);
+      return value.as<std::int64_t>() ? value.line() : digits(static_cast<double>(x), 6);
+    };
+    return to_text("at ", place.at, ": ", shown(place.ours), " in ", ours, ", ", shown(place.theirs), " in ", theirs);
   };
   const ComparedTensor* differs = first();
   if (!differs) {
-    const auto worst = std::ranges::max_element(tensors, {}, &ComparedTensor::share);
-    if (worst->largest == 0) return to_text("No difference in ", tensors.size(), " tensors.");
-    return to_text("No difference but rounding in ", tensors.size(), " tensors; the largest is that of ",
-        called(*worst), ", ", digits(worst->share, 2), " of its largest number.");
+    std::vector<std::string> floored;
+    for (const ComparedTensor& each : tensors)
+      if (each.by_floor) floored.push_back(called(each));
+    const std::string by_floor =
+        floored.empty()
+            ? ""
+            : to_text(" Allowed by the floor alone, epsilon of the largest value or gradient of all tensors: ",
+                  first_few(floored, ", "), ".");
+    const auto worst =
+        std::ranges::max_element(tensors, {}, [](const auto& each) { return each.by_floor ? 0 : each.share; });
+    const std::string count =
+        to_text(tensors.size() - floored.size(), floored.empty() ? "" : to_text(" of ", tensors.size()));
+    if (worst->by_floor || worst->largest == 0) return to_text("No difference in ", count, " tensors.", by_floor);
+    return to_text("No difference but rounding in ", count, " tensors; the largest is that of ", called(*worst), ", ",
+        digits(worst->share, 2), " of its largest number.", by_floor);
   }
   std::string text = to_text("The first that differs is ", called(*differs), ", ");
   text += differs->first
@@ -232,7 +262,9 @@ std::string Comparison::text() const {
         each.has_shape() ? to_text(each.shape) : to_text(each.shape, " / ", each.their_shape),
         each.has_shape() ? digits(each.largest, 3) : "-", none ? "-" : digits(each.share, 2),
         none ? "-" : digits(each.units, 3), none ? "-" : to_text(each.at.at), at(each.first), at(each.hidden),
-        each.differs() ? "DIFFERS" : "ok"});
+        each.differs()  ? "DIFFERS"
+        : each.by_floor ? "ok by the floor"
+                        : "ok"});
   }
   return to_text(terminal_text(headline()), '\n', table.without_dashes().text(), list_of_names(ours, only_ours),
       list_of_names(theirs, only_theirs));
@@ -244,7 +276,7 @@ std::string Comparison::json() const {
     const auto shape = [](const Shape& of) { return std::vector<index_t>(of.begin(), of.end()); };
     Json line{{"name", each.name}, {"theirs", each.their_name}, {"shape", shape(each.shape)},
         {"shape of theirs", shape(each.their_shape)}, {"differs", each.differs()}};
-    line.add("largest", each.largest).add("share", each.share).add("ulp", each.units);
+    line.add("largest", each.largest).add("share", each.share).add("ulp", each.units).add("by floor", each.by_floor);
     line.add("largest at", each.largest > 0 ? difference_json(each.at) : Json());
     line.add("first", difference_json(each.first)).add("first hidden", difference_json(each.hidden));
     lines += line.line() + '\n';
@@ -265,6 +297,7 @@ Comparison compared(const std::string& ours_called, const SafetensorsFile& ours,
   Comparison result{ours_called, theirs_called, {}, {}, {}};
   double largest_value = 0, largest_gradient = 0;
   const NamedTensors ordered = in_order_of_pass(ours);
+  const auto ours_named = by_name(ours.tensors), theirs_named = by_name(theirs.tensors);
   const auto hides_pairs = hidden_pairs(ours.metadata);
   for (const auto& [name, tensor] : ordered)
     if (theirs_by_ours.contains(name) && is_floating(tensor.dtype())) {
@@ -278,12 +311,12 @@ Comparison compared(const std::string& ours_called, const SafetensorsFile& ours,
       continue;
     }
     const bool pairs = tensor.rank() >= 2 && tensor.size(-1) == tensor.size(-2) && hides_pairs(name);
-    result.tensors.push_back(compare_tensors(tensor, *find(theirs.tensors, their_name->second), pairs,
+    result.tensors.push_back(compare_tensors(tensor, theirs_named.at(their_name->second), pairs,
         is_gradient(name) ? largest_gradient : largest_value, options.tolerance,
         {.name = name, .their_name = their_name->second}));
   }
   for (const auto& [name, their_name] : theirs_by_ours)
-    if (!find(ours.tensors, name)) result.only_theirs.push_back(their_name);
+    if (!ours_named.contains(name)) result.only_theirs.push_back(their_name);
   if (result.tensors.empty())
     throw FileError(theirs_called, ": no tensor has a name of ", ours_called,
         "; there: ", joined(names_of(theirs.tensors)), "; one of ", first_few(names_of(ordered), ", "),
@@ -294,8 +327,9 @@ Comparison compared(const std::string& ours_called, const SafetensorsFile& ours,
 void declare_comparison(Fields& line, ComparisonWords& words) {
   line.text("names", &words.names, {"file of JSON for other names: {\"their name\": \"our name\"}"})
       .number("tolerance", &words.tolerance, Range<double>{0, 1},
-          {.help = "largest difference allowed, as a share of the tensor's largest number; 0: equal numbers",
-              .initial = "4e-11 in f64, 2e-5 in f32, as of rounding"});
+          {.help = "largest difference allowed, as a share of the tensor's largest number; 0: equal numbers; whole "
+                   "numbers must be equal",
+              .initial = "4e-11 in f64, 2e-5 in f32, as of rounding, or epsilon of the largest number of all tensors"});
 }
 
 ComparisonOptions options_of(const Fields& line, const ComparisonWords& words) {
@@ -303,7 +337,8 @@ ComparisonOptions options_of(const Fields& line, const ComparisonWords& words) {
   if (line.given("tolerance")) options.tolerance = words.tolerance;
   if (!line.given("names")) return options;
   const Json file = Json::read(InputFile(words.names).text(std::size_t{1} << 20), words.names);
-  for (const Json::Field& field : file.fields()) options.names.emplace(field.name, file.text(field.name));
+  for (const auto& [name, value] : file.fields())
+    options.names.emplace(name, value.as<std::string>() ? *value.as<std::string>() : file.text(name));
   return options;
 }
 

@@ -17,24 +17,25 @@ void record_order(SafetensorsFile& file);
 [[nodiscard]] bool records_order(const SafetensorsFile& file);
 
 struct ComparisonOptions {
-  // Largest share allowed. If unset: epsilon^(2/3) of the narrower dtype, which rounding does not reach.
+  // Largest share allowed. If unset: epsilon^(2/3) of the narrower dtype, which rounding does not reach, and the floor.
+  // Whole numbers must be equal.
   std::optional<double> tolerance = {};
   std::map<std::string, std::string> names = {};  // their name: ours; also applies to gradient.THEIRS
 };
 
 struct DifferenceAt {
   Shape at;
-  double ours = 0, theirs = 0;
+  long double ours = 0, theirs = 0;  // hold every i64 and f64
 };
 
 struct ComparedTensor {
   std::string name, their_name;
   Shape shape = {}, their_shape = {};  // equal up to leading extents of 1, unless `differs`
   double largest = 0;                  // max |ours - theirs|, without hidden pairs
-  // `largest` divided by our largest number, but at least by epsilon^(1/3) times the largest of all values (or gradients).
-  double share = 0;
-  double units = 0;                         // `largest` in units in the last place of the larger of both numbers
-  DifferenceAt at = {};                     // of `largest`
+  double share = 0;                    // `largest` divided by our largest number
+  bool by_floor = false;               // allowed only as at most epsilon times the largest of all values (or gradients)
+  double units = 0;                    // `largest` in units in the last place of the larger of both numbers
+  DifferenceAt at = {};                // of `largest`
   std::optional<DifferenceAt> first = {};   // first difference that is too large
   std::optional<DifferenceAt> hidden = {};  // the same among hidden pairs, which reach no output
   [[nodiscard]] bool has_shape() const;

@@ -62,6 +62,8 @@ ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::v
   for (const ConformanceCheck& check : checks) {
     try {
       row.cells.push_back(check.run(subject));
+    } catch (const OutOfMemory&) { throw; } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& error) { row.cells.push_back(ConformanceCell::failed(0, error.what())); }
   }
   return row;

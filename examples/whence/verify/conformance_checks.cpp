@@ -191,7 +191,7 @@ Cell shift(const Subject& subject) {
   try {
     const double apart = largest_difference(logits(*model, tokens), logits(*model, tokens, moved));
     return as_claimed(subject.claims.shift_invariant, apart, 1e-10, "moves with the positions");
-  } catch (const Error& error) {
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     if (subject.claims.longest == Claims::any_length) throw;
     return Cell::refused(error);
   }
@@ -241,7 +241,7 @@ Cell longer_than_trained(const Subject& subject) {
     const double size = largest_size(logits(*model, tokens));
     if (refuses) return Cell::failed(0, "accepts a run longer than it says");
     return std::isfinite(size) ? Cell::passed(0, "finite at 3 times the length") : Cell::failed(size, "not finite");
-  } catch (const Error& error) {
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     if (!refuses) throw;
     return Cell::refused(error);
   }

@@ -63,7 +63,9 @@ Tensor cotangent(const Tensor& y, DType dtype) {
 std::string error_of(const std::function<void()>& f) {
   try {
     f();
-  } catch (const Error& error) { return error.what(); }
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+    return error.what();
+  }
   return "";
 }
 
@@ -318,6 +320,8 @@ CheckReport check_op(const CheckedOp& op) {
         check_reference(c, &sample == samples.data());
         check_plain(c);
         check_composed(c);
+      } catch (const OutOfMemory&) { throw; } catch (const std::bad_alloc&) {
+        throw;
       } catch (const std::exception& error) { c.expect(false, "throws", error.what()); }
     }
   }

@@ -223,6 +223,7 @@ TEST_CASE("run_main: one line and the right exit code") {
   CHECK(outcome([] { return 0; }).code == 0);
   CHECK(outcome([]() -> int { throw InputError("--layers: 0 given"); }).message == "flip_flop: --layers: 0 given\n");
   CHECK(outcome([]() -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
+  CHECK(outcome([]() -> int { throw 3; }).code == 1);
   const auto code = [](auto thrown) { return outcome([&]() -> int { throw thrown; }).code; };
   CHECK(code(Error("x")) == 1);
   CHECK(code(std::logic_error("x")) == 1);
@@ -238,13 +239,13 @@ TEST_CASE("run_main: one line and the right exit code") {
 }
 
 TEST_CASE("run_main: a closed pipe is quiet; a full disk and a file beyond its limit are errors, never a signal") {
-  const auto print_to = [](const std::function<int()>& open_output) {
+  const auto print_to = [](const std::function<int()>& open_output, int result = 0) {
     const int status = status_of_child([&] {
       dup2(open_output(), STDOUT_FILENO);
       std::fclose(stderr);
-      return outcome([] {
+      return outcome([result] {
         for (int i = 0; i < 20000; ++i) std::cout << "a line of results\n";
-        return 0;
+        return result;
       }).code;
     });
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -256,7 +257,7 @@ TEST_CASE("run_main: a closed pipe is quiet; a full disk and a file beyond its l
     return ends[1];
   };
   CHECK(print_to(broken_pipe) == 0);
-  CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 4);
+  for (const int result : {0, 1}) CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }, result) == 4);
   // `ulimit -f`: its signal would end the program silently.
   CHECK(print_to([] {
     const rlimit limit = {4096, 4096};

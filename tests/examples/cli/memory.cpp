@@ -10,7 +10,8 @@ TEST_CASE("with little address space every program ends at once: done, or one li
   for (const std::string& arguments : {std::string("tasks"),
            "train flip_flop --length 16 --dim 256 --heads 2 --layers 1 --batch 1 --test-sequences 2 --steps 1 --quiet "
            "--out " +
-               scratch / "run"}) {
+               scratch / "run",
+           std::string("conformance rope --quiet"), std::string("gradcheck cope")}) {
     for (const int mebibytes : {60, 120, 160, 200, 240, 280, 310, 320, 340, 400, 460}) {
       std::filesystem::remove_all(scratch / "run");
       const std::string script =

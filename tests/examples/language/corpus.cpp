@@ -228,7 +228,7 @@ TEST_CASE("the loss of a part is the sum over its targets, whatever else is draw
   const auto model = random_decoder(small_model);
   const WindowOptions options{.length = 9, .sequences = 3};
   const TrainingBatch batch = lm_batch(corpus, options, 1, 4);
-  const double loss = lm_loss_of(*model, batch, 1, 4).item();
+  const double loss = cross_entropy_sum((*model)(batch.tensors[0]), batch.tensors[1]).item();
   CHECK(batch.counted == 27);
   const Windows windows = windows_at(corpus, Part::training, training_starts(corpus, options, 1, 4), 9);
   double expected = 0;
@@ -365,6 +365,12 @@ TEST_CASE("perplexities per byte and per word are of the same nats as the one pe
   CHECK(found.perplexity_per_byte == doctest::Approx(std::exp(nats / 21)).epsilon(1e-12));
   CHECK(found.perplexity_per_word == doctest::Approx(std::exp(nats / 7)).epsilon(1e-12));
   CHECK(std::log2(found.perplexity_per_byte) == doctest::Approx(found.bits_per_byte).epsilon(1e-12));
+  // The blanks of Unicode part words, U+200B is none, and a byte that is not UTF-8 belongs to its word.
+  write_file(scratch / "blanks",
+      "un\u00A0deux\u3000trois\u2028quatre\x1C"
+      "cinq\u200B six\xC2 \xA0sept\u00A0\n");
+  const Corpus blanks({.data = scratch / "blanks", .validation_share = 0}, *byte_tokeniser());
+  CHECK(blanks.size(Part::training).words == 7);
 }
 
 TEST_CASE("corpus: the first line of prose is behind title, author and heads of chapters; no text is too odd to ask") {

@@ -76,6 +76,8 @@ class Numpy(Case):
         self.assertIn("positions (theirs: pos), at [1,0,3,2]", found["headline"])
         self.assertEqual(whence.compare(ours, theirs, names=names)["first"], "gates")
         self.refused(ValueError, ["no tensor has a name of ours", "map of names"], whence.compare, ours, {"a": ours["pattern"]})
+        self.refused(ValueError, ["1 given; a name that is a str"], whence.compare, ours, {1: ours["pattern"]})
+        self.refused(ValueError, ["NoneType given; a dict"], whence.compare, ours, None)
         self.refused(ValueError, ["did you mean 'cope'"], whence.compare, ours, theirs, scheme="coep")
 
     def test_layouts(self):

@@ -1,5 +1,5 @@
 // Training on tasks: parts of a step against one large batch, validation, keep-best,
-// early stop, the fingerprint of the data, event files.
+// early stop, the fingerprint of the data, run.json.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
@@ -277,13 +277,24 @@ TEST_CASE("run records: written, read, and set again") {
   const auto cable_of = [&](const std::string& edition) {
     std::ofstream(scratch / "cable.json")
         << R"({"program": "train", "version": "0", "subject": "lm", )" << edition << R"("options": )"
-        << R"({"scheme": "dape(cable) + rope"}, "given": [], "data": "", "facts": {"model.scheme": "cable"}})";
+        << R"({"scheme": "dape(cable) + rope"}, "given": [], "data": "", "facts": {"old.scheme": "cable"}})";
     const RunRecord found = read_run_record(scratch / "cable.json");
     return found.option("scheme") + "; " + found.facts[0].second;
   };
   CHECK(cable_of("") == "dape(cable(weight=no, step=softplus)) + rope; cable(weight=no, step=softplus)");
   CHECK(cable_of("\"schemes\": 2, ") == "dape(cable) + rope; cable");
   CHECK(text_of(record).find("\"schemes\": 2") != std::string::npos);
+  const std::string whole = text_of(record);
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::ofstream(scratch / "flipped.json") << std::string(whole).replace(at, 1, 1, static_cast<char>(whole[at] ^ 4));
+    std::string found = whole;
+    try {
+      found = text_of(read_run_record(scratch / "flipped.json"));
+    } catch (const FileError& refused) {
+      CHECK(std::string(refused.what()).find("flipped.json: ") != std::string::npos);
+    }
+    CHECK_MESSAGE(found == whole, at);
+  }
   std::ofstream(scratch / "other.json") << "{\"program\": 3}";
   CHECK_THROWS_WITH_AS(
       (void)read_run_record(scratch / "other.json"), doctest::Contains("no record of a run"), InputError);

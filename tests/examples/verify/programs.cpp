@@ -323,6 +323,39 @@ TEST_CASE(
   CHECK(has(swapped.out, "5 of 20 tensors differ."));
 }
 
+TEST_CASE("compare: a share is of the tensor's own numbers, whole numbers are equal, and many tensors take seconds") {
+  const Scratch scratch("compare-shares");
+  const auto f32 = [](std::vector<double> x) { return Tensor::of(x, {static_cast<index_t>(x.size())}, DType::f32); };
+  const auto compare = [&](const Tensors& ours, const Tensors& theirs, const std::string& more = {}) {
+    write(scratch / "ours", ours), write(scratch / "theirs", theirs);
+    return ran("compare " + scratch / "ours" + " " + scratch / "theirs" + more);
+  };
+  const Tensors ours{{"large", f32({1e6})}, {"small", f32({1e-3, 2e-3})}},
+      theirs{{"large", f32({1e6})}, {"small", f32({5e-2, -7e-2})}};
+  const Outcome floored = compare(ours, theirs);
+  CHECK(floored.code == 0);
+  CHECK_MESSAGE(has(floored.out, "No difference in 1 of 2 tensors. Allowed by the floor alone"), floored.out);
+  CHECK(has(floored.out, "36"));
+  CHECK(has(floored.out, "ok by the floor"));
+  CHECK(compare(ours, theirs, " --tolerance 1e-3").code == 1);
+  const auto whole = [](index_t number) {
+    const Tensor one = Tensor::zeros({1}, DType::i64);
+    one.data<index_t>()[0] = number;
+    return Tensors{{"n", one}};
+  };
+  const Outcome found = compare(whole(index_t{1} << 53), whole((index_t{1} << 53) + 1), " --tolerance 0");
+  CHECK_MESSAGE(has(found.out, "n, at [0]: 9007199254740992 in "), found.out);
+  CHECK_MESSAGE(has(found.out, "9007199254740993 in "), found.out);
+  for (const std::string more : {"", " --tolerance 0.1"}) CHECK(compare(whole(49999), whole(50000), more).code == 1);
+  CHECK(compare(whole(49999), {{"n", f32({50000})}}).code == 1);
+
+  Tensors many;
+  for (int k = 0; k < 30000; ++k) many["tensor." + std::to_string(k)] = f32({1.0 * k});
+  write(scratch / "many", many);
+  const std::string whence = program_folder() + "/whence compare " + scratch / "many" + " " + scratch / "many";
+  CHECK(shell("ulimit -t 12; " + whence + " | tail -1 | grep ok").code == 0);
+}
+
 TEST_CASE("probe --against is compare with what it computes; files and maps that do not fit are refused") {
   const Scratch scratch("against");
   Tensors theirs = probed(scratch, cope_tensors());

@@ -16,6 +16,21 @@ TEST_CASE("later: in selective_rope padding takes no step") {
   CHECK(largest(slice(slice(capture["steps"].value(), 0, 1, 2), 2, 0, 3)) == 0);
 }
 
+TEST_CASE("later: selective_rope's default steps add up in 16 bits to the angles of f32") {
+  const AttendInputs inputs = random_inputs(96, Sequence::run(96), 1, 1, 4);
+  const auto angles = [&](DType dtype) {
+    const Bare scheme("selective_rope(bias=yes)", 1, 4, 96);
+    scheme.fill("up.weight", 0), scheme.fill("bias", 0.3125);
+    scheme.root().to(dtype);
+    AttendInputs of = inputs;
+    for (Tensor* each : {&of.x, &of.query, &of.key, &of.value}) *each = raw::cast(each->detach(), dtype);
+    const Capture capture("angles");
+    (void)scheme.logits(of);
+    return capture["angles"].value();
+  };
+  CHECK(distance(angles(DType::bf16), angles(DType::f32)) < 1e-4);
+}
+
 TEST_CASE("later: carope at one frequency for all tokens is rope, and starts there") {
   const AttendInputs inputs = random_inputs(9);
   const Bare carope("carope"), rope("rope");
