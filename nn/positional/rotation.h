@@ -31,7 +31,8 @@ struct Rotation {
 // t theta_m in f64, so that far positions stay distinct in any dtype of the model.
 //   positions [t] or [b t];  theta [m], or [1|b 1 1 m] if sequences differ   ->   [t m] or [1|b 1 t m]
 [[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta, Site site = Site::current()) {
-  const Shape column = positions.rank() == 1 ? Shape{-1, 1} : Shape{positions.size(0), 1, -1, 1};
+  const index_t tokens = positions.size(-1);
+  const Shape column = positions.rank() == 1 ? Shape{tokens, 1} : Shape{positions.size(0), 1, tokens, 1};
   return multiply(reshape(positions, column, site), theta, site);
 }
 
