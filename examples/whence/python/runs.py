@@ -132,7 +132,9 @@ class Run:
         of_torch = hasattr(tokens, "detach")
         numbers = tokens if of_torch else np.asarray(tokens)
         if not of_torch and numbers.dtype.kind not in "iu":
-            raise ValueError(f"tokens: {numbers.dtype} given; whole numbers required")
+            bad = numbers[numbers % 1 != 0] if numbers.dtype.kind == "f" else [numbers.dtype]
+            if len(bad):
+                raise ValueError(f"tokens: {bad[0]} given; whole numbers required")
         return self._subject().forward(tokens if of_torch else np.ascontiguousarray(numbers, np.int64), of_torch)
 
     def generate(self, prompt: str, tokens: int = 256, **options: Any) -> str:
