@@ -163,19 +163,26 @@ class Curvature {
     const bool of_task =
         look::is_folder(options.run) && !language::is_of_text(read_run_record(options.run + "/run.json"));
     const Capture on_all_pairs("*.logits");  // for the reference executor, which alone has second derivatives
-    Tensor loss;
-    double graded = 0;
+    std::vector<Subject> read;
+    index_t longest = 0;
     for (index_t k = 0; k < sequences; ++k) {
-      const Subject subject = look::subject_of(options);
-      const std::vector<double> targets = subject.targets.to_vector();
-      const auto count = static_cast<double>(std::ranges::count_if(targets, [](double each) { return each >= 0; }));
-      options.skip += of_task ? 1 : subject.tokens.size(1);
-      if (count == 0) continue;
-      const Tensor own = cross_entropy((*model)(subject.tokens), subject.targets) * count;
-      loss = loss.defined() ? add(loss, own) : own;
-      graded += count;
+      read.push_back(look::subject_of(options));
+      const index_t length = read.back().tokens.size(1);
+      if (k > 0 && length != longest && !model->options().causal)
+        throw InputError(
+            "sequences: some of ", longest, " and of ", length, " tokens; one length required, as no mask is causal");
+      longest = std::max(longest, length);
+      options.skip += of_task ? 1 : length;
     }
-    loss = divide(loss, graded);
+    std::vector<double> tokens, targets;  // no graded token sees those behind a shorter sequence
+    for (const Subject& each : read)
+      for (const auto& [from, to, behind] : {std::tuple{&each.tokens, &tokens, 0.0}, {&each.targets, &targets, -1.0}}) {
+        const std::vector<double> numbers = from->to_vector();
+        to->insert(to->end(), numbers.begin(), numbers.end());
+        to->insert(to->end(), static_cast<std::size_t>(longest) - numbers.size(), behind);
+      }
+    const auto rows = [&](const std::vector<double>& all) { return Tensor::of(all, {sequences, longest}, DType::i64); };
+    const Tensor loss = cross_entropy((*model)(rows(tokens)), rows(targets));
     loss_ = loss.item();
     hessian_ = std::make_unique<Hessian>(loss, parameters_);
   }

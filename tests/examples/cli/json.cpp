@@ -122,8 +122,7 @@ TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, 
   CHECK(Json(std::string("\u00e9\u009b\u202e")).line() == R"("\u00e9\u009b\u202e")");
   CHECK(ours.line() == printed(-1));
   CHECK(ours.line(Json::Utf8::escaped) == library.dump(-1, ' ', true, Handler::replace));
-  for (const int blanks : {1, 2})
-    CHECK(ours.page(static_cast<std::size_t>(blanks)) == printed(blanks));
+  for (const int blanks : {1, 2}) CHECK(ours.page(static_cast<std::size_t>(blanks)) == printed(blanks));
   CHECK_THROWS_WITH_AS(
       (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
 }

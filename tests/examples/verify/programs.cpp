@@ -385,7 +385,8 @@ TEST_CASE("compare RUN: the run's model on its tokens, or on those of the file, 
   // A run whose text is gone, as of a converted model, reads the file's tokens.
   const std::string text = scratch / "text.txt", of_text = scratch / "of_text";
   std::ofstream(text) << std::string(400, 'a') + ".\n" + std::string(400, 'b');
-  (void)done("train lm --data " + text + " --steps 1 --length 4 --dim 16 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --out " + of_text);
+  (void)done("train lm --data " + text +
+             " --steps 1 --length 4 --dim 16 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --out " + of_text);
   std::filesystem::remove(text);
   write(mine, {{"tokens", tokens}});
   CHECK(has(ran("compare " + of_text + " " + mine).out, "No difference in 1 tensor"));
