@@ -21,14 +21,17 @@ import sys
 import tempfile
 from typing import Any, Iterator, NamedTuple
 
+import outside
 import packages
+from outside import Refused, read_bytes, read_text
 
 packages.require("numpy", "safetensors", "tokenizers")
 import numpy as np
 import safetensors.numpy
 import tokenizers
 
-VERSION, EPSILON = "0.1.0", 1e-5  # version of the format of runs; epsilon of our norms
+VERSION = re.search(r"project\(whence VERSION ([\d.]+)", (pathlib.Path(__file__).resolve().parents[2] / "CMakeLists.txt").read_text())[1]
+EPSILON = 1e-5  # of our norms
 SIZES = ("vocabulary", "length", "dim", "layers", "heads", "hidden")
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu_erf", "relu": "relu"}  # the first is written
 QKV = ("query", "key", "value")
@@ -63,10 +66,6 @@ LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", THEIR_S
 FAMILIES = {"gpt2": GPT2, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA}
 
 
-class Refused(ValueError):
-    """An input that is refused. The message says what was given and what is required."""
-
-
 def require(holds: Any, message: str) -> None:
     if not holds:
         raise Refused(message)
@@ -85,24 +84,12 @@ def pairs(family: Family, layers: int) -> Iterator[tuple[str, str, bool, int]]:
 
 # ---- Files
 
-def read_text(path: pathlib.Path) -> str:
-    """Reads a text in UTF-8, without the byte order mark of some editors."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise Refused(f"{path}: byte {problem.start} is not UTF-8; UTF-8 required") from None
-
-
 class Fields:
     """The fields of a JSON file, each of one kind; null counts as missing."""
     KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "an object", list: "a list"}
 
     def __init__(self, path: pathlib.Path, fields: Any = None):
-        try:
-            found = json.loads(read_text(path)) if fields is None else fields
-        except (json.JSONDecodeError, RecursionError) as problem:
-            raise Refused(f"{path}: no JSON: {problem}; one object required") from None
-        require(isinstance(found, dict), f"{path}: no object; a JSON object required")
+        found = outside.read_json(path) if fields is None else fields
         self.path, self.all = path, {name: value for name, value in found.items() if value is not None}
 
     def require(self, name: str, holds: bool, required: str) -> None:
@@ -122,10 +109,10 @@ class Fields:
 
 def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """The metadata of a safetensors file, and its tensors as bytes with shape and dtype. Unread tensors may have any dtype."""
+    data = read_bytes(path, 1 << 40)
     try:
-        with safetensors.safe_open(path, "np") as file:
-            metadata = file.metadata() or {}
-        return metadata, {name: {**entry, "where": f"{path}: {name!r}"} for name, entry in safetensors.deserialize(path.read_bytes())}
+        tensors = {name: {**entry, "where": f"{path}: {name!r}"} for name, entry in safetensors.deserialize(data)}
+        return outside.parsed(data[8:8 + int.from_bytes(data[:8], "little")].decode(), path).get("__metadata__") or {}, tensors
     except safetensors.SafetensorError as problem:
         raise Refused(f"{path}: no whole file of safetensors: {problem}") from None
 
@@ -175,6 +162,9 @@ ROPE_TYPES = {  # their numbers, with whence's defaults
     "llama3": {"factor": "4", ORIGINAL: "", "low_freq_factor": "1", "high_freq_factor": "4"},
     "longrope": {"factor": "4", ORIGINAL: "", "short_factor": "1", "long_factor": "1"},
     "yarn": {"factor": "4", ORIGINAL: "", "beta_fast": "32", "beta_slow": "1"}}
+LIMITS = {  # of our schemes' options; a factor of positions alone may be below 1
+    "factor": (1, 1e6), ORIGINAL: (1, 1e9), **dict.fromkeys(("short_factor", "long_factor"), (1e-6, 1e9)),
+    **dict.fromkeys(("low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"), (1e-3, 1e6))}
 exact = lambda number: repr(float(number)).removesuffix(".0")  # 0.0003, 500000
 
 
@@ -190,21 +180,28 @@ def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
     share, base = (rope.get(newer, float, config.get(older, float, config.get(newer, float, otherwise))) for newer, older, otherwise in
                    (("partial_rotary_factor", "rotary_pct", share), ("rope_theta", "rotary_emb_base", 10000.0)))
     width, proportional = int(head_dim * share), kind == "proportional"
-    config.require("rope_theta", 1 <= base <= 1e12, "1 to 1e12")
+    least = 1.001 if kind == "yarn" else 1
+    config.require("rope_theta", least <= base <= 1e12, f"{least} to 1e12")
     config.require("rotary_pct" if "rotary_pct" in config.all else "partial_rotary_factor",
                    share <= 1 and width >= 1 and (width % 2 == 0 or proportional), f"a share of {head_dim} dimensions, an even number of them,")
     trained = config.get(ORIGINAL, int, rope.get(ORIGINAL, int, length))
-    (config if ORIGINAL in config.all else rope).require(ORIGINAL, trained >= 1, "1 or more")
+    least = 2 if kind == "longrope" else 1
+    (config if ORIGINAL in config.all else rope).require(ORIGINAL, least <= trained <= 1e9, f"{least} to 1e9")
     otherwise = {"beta_fast": 32, "beta_slow": 1, "factor": {"proportional": 1, "longrope": max(1, length / trained)}.get(kind)}
     found = {}
     for name in ROPE_TYPES[kind]:
+        low, high = (1e-6, 1e6) if name == "factor" and kind in ("linear", "proportional") else LIMITS[name]
         if name in ("short_factor", "long_factor"):
             numbers = rope.get(name, list)
-            fits = len(numbers) == width // 2 and all(type(each) in (int, float) for each in numbers)
-            rope.require(name, fits, f"a number for each of {width // 2} pairs")
+            fits = len(numbers) == width // 2 and all(type(each) in (int, float) and low <= each <= high for each in numbers)
+            rope.require(name, fits, f"a number of {low:g} to {high:g} for each of {width // 2} pairs")
             found[name] = ":".join(map(exact, numbers))
         else:
-            found[name.split("_max")[0]] = exact(trained if name == ORIGINAL else rope.get(name, float, otherwise.get(name)))
+            number = trained if name == ORIGINAL else rope.get(name, float, otherwise.get(name))
+            rope.require(name, low <= number <= high, f"{low:g} to {high:g}")
+            found[name.split("_max")[0]] = exact(number)
+    for less, more in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
+        rope.require(less, less not in found or float(found[less]) < float(found[more]), f"less than {more}")
     divided = found.pop("factor") if kind in ("linear", "proportional") else "1"  # one factor for every pair
     inside = [f"base={exact(base)}"] * (base != 10000) + [f"width={width}"] * (width != head_dim and not proportional)
     inside += [f"keep={exact(share)}"] * (proportional and share != 1) + [f"scaling={kind}"] * (kind in ("dynamic", "llama3", "longrope"))
@@ -313,11 +310,13 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     config.require("model_type", kind in FAMILIES, " or ".join(FAMILIES))
     family = FAMILIES[kind]
     gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
-    table, block = family.modules["embedding"] + ".weight", re.escape(family.modules["blocks.N.norm1"]).replace("N", r"(\d+)") + r"\.weight"
+    table, block = family.modules["embedding"] + ".weight", re.escape(family.modules["blocks.N.norm1"]).replace("N", "([0-9]{1,99})") + r"\.weight"
     extents = lambda name: (*theirs.find(name)["shape"], 0, 0)
     extent = lambda ours, axis=0: extents(family.modules[ours].replace("N", "0") + ".weight")[axis]
     vocabulary, dim, *_ = extents(table if table in theirs.tensors else family.head)
-    layers = 1 + max((int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))), default=-1)
+    numbers = {int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))}
+    layers = len(numbers)
+    require(numbers == {*range(layers)}, f"{folder}: {layers} layers found, the last of number {max(numbers, default=0)}; all from 0 on required")
     heads = config.size(fields["heads"])
     head_dim = max(dim // heads, 1)
     config.require(fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,")
@@ -469,8 +468,8 @@ def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[
     require((folder / "run.json").exists(), f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
     record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
-    facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(path.read_bytes())
-    require(hashlib.sha256(tokeniser.read_bytes()).hexdigest() == facts.get("tokeniser.sha256"),
+    facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(read_bytes(path, 1 << 40))
+    require(hashlib.sha256(read_bytes(tokeniser)).hexdigest() == facts.get("tokeniser.sha256"),
             f"{tokeniser}: another than in training; the one that {record.path} names required")
     require(found == metadata.get("whence.seal") or accept_damaged, f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its "
             "whence.seal, required; restore it from a copy, or --accept-damaged")
@@ -540,6 +539,7 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
     write(out, {"weights.safetensors": data, "tokeniser.json": page(own, 1), "run.json": page(record)})
 
 
+@outside.one_line(refused=3)
 def main(words: list[str] | None = None) -> int:
     about = __doc__.partition("\n")
     parser = argparse.ArgumentParser(description=about[0], epilog=about[2], formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
@@ -549,15 +549,9 @@ def main(words: list[str] | None = None) -> int:
                         "tokeniser.json of whence; gpt2, the model's own with text cut as in GPT-2")
     parser.add_argument("--accept-damaged", action="store_true", help="accept weights of a run with a wrong checksum")
     options = parser.parse_args(words)
-    try:
-        convert(options.folder, options.out, options.tokeniser, options.accept_damaged)
-        print(f"written: {options.out}/{{{', '.join(sorted(each.name for each in options.out.iterdir()))}}}")
-        return 0
-    except (ValueError, OSError) as problem:
-        print(f"convert.py: {problem}", file=sys.stderr)
-        return 4 if isinstance(problem, OSError) else 3
-    except KeyboardInterrupt:
-        return 130
+    convert(options.folder, options.out, options.tokeniser, options.accept_damaged)
+    print(f"written: {options.out}/{{{', '.join(sorted(each.name for each in options.out.iterdir()))}}}")
+    return 0
 
 
 if __name__ == "__main__":

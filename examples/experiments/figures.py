@@ -18,6 +18,7 @@ import re
 import sys
 from typing import Any, Sequence
 
+import outside
 import packages
 
 packages.require("matplotlib")
@@ -160,6 +161,7 @@ def side_by_side(traces: dict[str, dict], side: float = 1.7, links: dict[str, st
     return figure
 
 
+@outside.one_line()
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -172,22 +174,21 @@ def main(words: list[str] | None = None) -> int:
     add("--text", help="file to read with a language model")
     add("--out", default="figure.pdf", help="PDF, SVG or PNG file (figure.pdf)")
     options = parser.parse_args(words)
-    try:
-        import whence
-        where = {name: value for name in ("sample", "length", "text") if (value := getattr(options, name)) is not None}
-        runs = {name: whence.load(name) for name in options.runs}
-        traces = {name: run.trace(**where) for name, run in runs.items()}
-        if len(runs) > 1:
-            figure = side_by_side(traces)
-        elif options.show == "network":
-            figure = network(traces[options.runs[0]], options.layer)
-        else:
-            marks = separators(runs[options.runs[0]].tokens(**where))
-            figure = maps(traces[options.runs[0]], options.show, options.layer, options.head, gradient=options.gradient, marks=marks)
-        figure.savefig(options.out)
-    except (ImportError, ValueError, OSError) as problem:
-        print(f"figures.py: {problem}{'; pip install .packaging' * isinstance(problem, ImportError)}", file=sys.stderr)
-        return 2
+    if bad := [name for name in of_numbers if abs(getattr(options, name) or 0) >= 1 << 63]:
+        raise ValueError(f"--{bad[0]}: {getattr(options, bad[0])} given; a whole number below 2^63 required")
+    packages.require("whence")
+    import whence
+    where = {name: value for name in ("sample", "length", "text") if (value := getattr(options, name)) is not None}
+    runs = {name: whence.load(name) for name in options.runs}
+    traces = {name: run.trace(**where) for name, run in runs.items()}
+    if len(runs) > 1:
+        figure = side_by_side(traces)
+    elif options.show == "network":
+        figure = network(traces[options.runs[0]], options.layer)
+    else:
+        marks = separators(runs[options.runs[0]].tokens(**where))
+        figure = maps(traces[options.runs[0]], options.show, options.layer, options.head, gradient=options.gradient, marks=marks)
+    figure.savefig(options.out)
     print(f"written: {options.out}")
     return 0
 

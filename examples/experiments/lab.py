@@ -43,7 +43,9 @@ import time
 import urllib.parse
 from typing import Any, Callable, Iterator
 
+import outside
 import packages
+from outside import Refused, shown as escaped
 
 packages.require("pandas", "scipy", "matplotlib")
 import matplotlib.pyplot  # a notebook shows figures then
@@ -56,13 +58,10 @@ from matplotlib.figure import Figure
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
+FEW = 8  # questions; a mean of fewer is not normal
 READABLE = 4  # test sets; for more, tables and dots show the average
 OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines separate".split())
 OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
-
-
-class Refused(ValueError):
-    """An input that is refused. The message says what was given and what is required."""
 
 
 def program() -> str:
@@ -187,13 +186,11 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
 
 def lines_of(path: pathlib.Path) -> list[dict]:
     """The objects of a file of JSON lines. Raises ValueError if it is truncated or damaged."""
-    text = path.read_text(encoding="utf-8")
+    text = outside.read_text(path)
     if not text.endswith("\n"):
         raise ValueError(f"{path.name} ends within a line, or is empty")
-    found = [json.loads(line) for line in text.splitlines()]
-    if not all(isinstance(line, dict) for line in found):
-        raise ValueError(f"{path.name} has a line that is no object")
-    return found
+    escape = lambda value: escaped(value) if isinstance(value, str) else value
+    return [{escaped(name): escape(value) for name, value in outside.parsed(line, path.name).items()} for line in text[:-1].split("\n")]
 
 
 def questions(folder: str | os.PathLike) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -222,6 +219,10 @@ def measured(run: Any) -> list[dict]:
                              "best_guess": min(guesses, default=None)})
     if lacking := [name for name in [*(each["name"] for each in run.about["test_sets"]), *asked] if name not in there]:
         raise ValueError(f"results.jsonl: no results of {lacking[0]}")
+    if len({row["test_set"] for row in rows}) < len(rows):
+        raise ValueError("results.jsonl: a test set twice")
+    if lacking := [row["test_set"] for row in rows if asked and row["test_set"] not in asked]:
+        raise ValueError(f"questions.jsonl: no questions of {lacking[0]}")
     return rows
 
 
@@ -232,9 +233,9 @@ def saved(folder: str | os.PathLike) -> bool:
 
 def state(run: Any) -> str:
     """ "done", "not begun", "begun", or "damaged: ...". Raises Refused if the folder has a run with other options."""
-    folder, damage = pathlib.Path(run.folder), (ValueError, TypeError, KeyError, AttributeError)
+    folder, damage = pathlib.Path(run.folder), (ValueError, TypeError, KeyError, AttributeError, outside.NoFile)
     try:
-        there = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        there = outside.read_json(folder / "run.json")
         options = {"subject": there.get("subject"), **there.get("options", {})}
     except FileNotFoundError:
         return "damaged: no run.json" if saved(folder) else "not begun"
@@ -248,7 +249,7 @@ def state(run: Any) -> str:
     if not (folder / "results.jsonl").exists():
         return "begun"
     try:
-        measured(run), [line["step"] for line in lines_of(folder / "metrics.jsonl")]
+        measured(run), [line["step"] for line in numbers_of(folder / "metrics.jsonl")]
     except (*damage, FileNotFoundError) as problem:
         return f"damaged: {problem}"
     return "done"
@@ -315,7 +316,7 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
         if code == 0 or (stopped and code in (130, -signal.SIGUSR1)):
             return state(run) if code == 0 else "begun"
         last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
-        return f"failed: killed by signal {-code}" if code < 0 else f"failed with exit code {code}: {last[0]}"
+        return f"failed: killed by signal {-code}" if code < 0 else f"failed with exit code {code}: {escaped(last[0])}"
 
     def newest(run: Any) -> str:
         path = pathlib.Path(run.folder) / "metrics.jsonl"
@@ -363,7 +364,7 @@ def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator
 def slurm(lines: list[str], options: str = "") -> str:
     """The lines as an array script. A run gets a signal two minutes before its time ends, and saves. A newly written script resumes it."""
     head = ["#!/bin/bash", "#SBATCH --job-name=whence-lab", f"#SBATCH --array=1-{len(lines)}", "#SBATCH --no-requeue", "#SBATCH --signal=B:USR1@120"]
-    for option in filter(None, options.split(",")):
+    for option in options.split(",") if options else []:
         if not re.fullmatch(r"(?!array=|signal=|wrap=)[a-z-]+=[\w.:/@+-]+", option):
             raise Refused(f"--sbatch: {option!r} given; partition=gpu,time=2:00:00 and the like required; array and signal are the script's own")
         head.append(f"#SBATCH --{option}")
@@ -476,7 +477,9 @@ def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFram
                     for seed in x.index.intersection(y.index) if x.data[seed] == y.data[seed] and apart[0] not in OF_THE_TEXT]
             same = [each for each in same if len(each) > 1]
             each = np.zeros(0) if not same else np.mean(same, axis=0) if x.same_for_seeds.all() else np.concatenate(same)
-            if each.any():
+            if each.any() and (len(each) < FEW or np.ptp(each) < 1e-9 * abs(each).max()):  # the sign test is exact
+                row["p_questions"] = scipy.stats.binomtest(int((each > 0).sum()), int((each != 0).sum())).pvalue
+            elif each.any():
                 row["p_questions"] = 2 * scipy.stats.norm.sf(abs(each.mean()) / scipy.stats.sem(each))
             rows.append(row)
     frame = pd.DataFrame(rows, columns=[*sets, "a", "b", "difference", "p_seeds", "p_questions"])
@@ -489,11 +492,20 @@ def holm(p: pd.Series) -> pd.Series:
     return (known * np.arange(len(known), 0, -1)).cummax().clip(upper=1).reindex(p.index)
 
 
+def numbers_of(path: pathlib.Path) -> list[dict]:
+    """The lines of a file of numbers by step. Raises ValueError if another field than the quantity's names is a text."""
+    found = lines_of(path)
+    for line in found:
+        if bad := [name for name, value in line.items() if (type(value) not in (int, float, type(None))) != (name in ("quantity", "measure", "of"))]:
+            raise ValueError(f"{path.name}: {bad[0]}: {line[bad[0]]!r} found; a number required")
+    return found
+
+
 def recorded(runs: pd.DataFrame, name: str) -> Iterator[tuple[Any, dict, dict]]:
     """Each run, its place and seed, and each line of this file in its folder. A truncated file, as of a killed run, gives no lines."""
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs, "seed")]].to_dict("records")):
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            yield from ((run, where, line) for line in lines_of(pathlib.Path(run.folder) / name))
+        with contextlib.suppress(outside.NoFile, FileNotFoundError, ValueError):
+            yield from ((run, where, line) for line in numbers_of(pathlib.Path(run.folder) / name))
 
 
 def curves(runs: pd.DataFrame) -> pd.DataFrame:
@@ -509,11 +521,12 @@ def causes(runs: pd.DataFrame) -> pd.DataFrame:
     """Causes of zero gradients over the training, in percent of unmasked entries, over all layers and heads: a row for each run, quantity and step,
     if --set look-every=N recorded them."""
     by = [*place(runs, "seed"), "quantity", "step"]
-    frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl") if "." in line.get("quantity", "")])  # the scheme's
+    frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl")
+                          if "." in str(line.get("quantity")) and {"step", "layer", "head", "entries"} <= line.keys()])  # the scheme's
     if frame.empty:
         return frame.reindex(columns=by)
     counts = frame.drop(columns=["layer", "head"]).groupby(by, sort=False, dropna=False).sum(numeric_only=True)
-    return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
+    return counts.drop(columns=["entries", "masked"], errors="ignore").mul(100 / (counts.entries - counts.get("masked", 0)), axis="index").round(2).reset_index()
 
 
 # ---- Pictures. A scheme looks alike on every page, here and on those of the program: examples/whence/report/plot.js has the same rule.
@@ -551,7 +564,8 @@ def label(where: Any, names: list[str]) -> str:
 
 
 def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
-    """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), for each scheme and test set. A dotted line is the
+    """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), cut at what a
+    measure may be, for each scheme and test set. A dotted line is the
     best guess without a model, a diamond the paper's number."""
     found, own = shown(scores, measure), ["scheme", *(name for name in place(scores) if "." in name)]  # next to the options of schemes
     found = found.assign(scheme=[label(where, own) for where in found[own].itertuples(index=False, name=None)])
@@ -569,13 +583,15 @@ def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> 
             values = of_scheme.value.dropna()
             half = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values) if len(values) > 1 else 0
             axis.plot(values, [row] * len(values), "o", color=colour, alpha=0.45, markersize=5, markeredgewidth=0)
-            axis.errorbar(values.mean(), row, xerr=half or None, color=colour, capsize=3, marker="|", markersize=11, linewidth=1.4)
+            most = 100 if part.measure.iloc[0].endswith("percent") else math.inf
+            reach = [min(half, values.mean()), min(half, most - values.mean())]  # no error is below 0, or above 100 %
+            axis.errorbar(values.mean(), row, xerr=np.array([reach]).T if half else None, color=colour, capsize=3, marker="|", markersize=11, linewidth=1.4)
+            for side, end, sign in zip(reach, (0, most), "<>"):
+                axis.plot([end] * int(side < half), [row] * int(side < half), sign, color=colour, markersize=6)  # the interval goes on
             if "paper" in of_scheme and measure is None:
                 axis.plot(of_scheme.paper[:1], [row] * len(of_scheme[:1]), "D", color=SOFT, markersize=4, fillstyle="none")
         if "best_guess" in part and measure is None and part.best_guess.notna().any():
             axis.axvline(part.best_guess.iloc[0], color=SOFT, linestyle=":", linewidth=1)
-        if part.value.min() >= 0:  # an interval may be below 0, an error not
-            axis.set_xlim(left=max(axis.get_xlim()[0], -0.04 * axis.get_xlim()[1]))
         axis.set_title(textwrap.fill(label(where, sets), 34))
         axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
         axis.tick_params(axis="y", length=0, labelcolor=INK)
@@ -738,6 +754,7 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str,
     commands = dict.fromkeys(code(["train", run.task, *run.words[:run.words.index("--scheme")]]) for run in runs.itertuples())
     failed = runs[~runs.state.isin(["done", "begun", "not begun"])]
     return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>
+<meta http-equiv='Content-Security-Policy' content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <title>{title}: {len(runs)} runs</title><style>{STYLE}</style><h1>{title}</h1>
 <p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold; a number leads to the first seed's page. {len(runs)} runs, {len(done)} done;
 sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>
@@ -756,11 +773,8 @@ sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the pa
 
 def maps_of(runs: pd.DataFrame) -> Figure:
     """The models of the first seed on one sequence of 128 tokens at most, side by side."""
-    try:
-        import figures
-        import whence
-    except ImportError as missing:
-        raise Refused(f"--maps: {missing}; pip install .packaging") from None
+    import figures
+    import whence
     done, out = runs[(runs.seed == 0) & (runs.state == "done")], runs.attrs["out"]
     traces = {os.path.relpath(each, out): whence.load(each).trace(length=128) for each in done.folder}
     return figures.side_by_side(traces, links=dict(zip(traces, (page_of(each, out) for each in done.folder))))
@@ -783,7 +797,7 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
             pictures[f"curves_{curve[0]}{end}"] = (f"{more}{curve[0]} loss", functools.partial(learning, its, curve[0]))
     tables = (found, summary(found, measure), differences(found, measure), points, runs[[*place(runs), "seed", "folder", "state"]])
     for name, frame in zip(FILES, tables):
-        frame.drop(columns=["same_for_seeds", "data", "paper_average"], errors="ignore").to_csv(out / name, index=False)
+        frame.drop(columns=["same_for_seeds", "data", "paper_average"], errors="ignore").apply(lambda column: column.map(outside.cell)).to_csv(out / name, index=False)
     for name, form in itertools.product(pictures, formats):
         pictures[name][1]().savefig(out / f"{name}.{form}", dpi=200, metadata={"Date": None} if form == "svg" else None)
     (out / "report.html").write_text(page(runs, found, pictures, measure, maps, **sides), encoding="utf-8")
@@ -806,6 +820,15 @@ def pairs(words: list[str], option: str) -> dict[str, Any]:
     return dict(found)
 
 
+def settings_of(text: str) -> dict[str, Any]:
+    """ "steps=300 name='two words'" as a dict."""
+    try:
+        return pairs(shlex.split(text), "set")
+    except ValueError as problem:  # quotes that do not close
+        raise Refused(f"--set: {text} given; {problem}") from None
+
+
+@outside.one_line()
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, measures = parser.add_argument, {name.replace("_percent", "").replace("_", "-"): name for name in COMPARED}
@@ -834,44 +857,58 @@ def main(words: list[str] | None = None) -> int:
             ("png", "pictures as PNG too")):
         add(f"--{name}", action="store_true", help=about)
     options = parser.parse_args(words)
+    for name, least in (("seeds", 1), ("jobs", 0)):
+        if getattr(options, name) < least:
+            raise Refused(f"--{name}: {getattr(options, name)} given; {least} or more required")
+    planned = options.plan or options.slurm is not None
+    if options.plan + options.collect + (options.slurm is not None) > 1:
+        raise Refused("--plan, --slurm, --collect: several given; one at most required")
+    if (options.sbatch and options.slurm is None) or options.slurm == "":
+        raise Refused(f"--slurm: {'an empty name' if options.slurm == '' else 'nothing, but --sbatch'} given; a file for the script required")
+    if options.schemes and not parts(options.schemes):
+        raise Refused(f"--schemes: {options.schemes} given; schemes separated by commas required")
+    if bad := [name for name in ("measure", "rows", "columns", "maps", "latex", "markdown", "json", "png") if planned and getattr(options, name)]:
+        raise Refused(f"--{bad[0]}: given with --{'plan' if options.plan else 'slurm'}, where it has no effect; it required without")
+    if options.maps and not importlib.util.find_spec("whence"):
+        raise Refused("--maps: the module whence is missing; pip install .packaging, or a grid without maps, required")
+    vary = {name: parts(str(values)) for name, values in pairs(options.vary, "vary").items()}
+    if bad := [name for name, values in vary.items() if not values or values == ["True"] or len(set(values)) < len(values)]:
+        raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
+    runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=settings_of(" ".join(options.set)),
+                preset=options.preset, equal_tokens=options.same_tokens, out=options.out)
+    if bad := {options.rows, options.columns} - {None, "seed", "test-set", *place(runs)}:
+        raise Refused(f"--rows, --columns: {bad.pop()} given; two of {', '.join([*place(runs), 'seed', 'test-set'])} required")
+    if planned:
+        planned = list(plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0))
+        text = slurm(planned, options.sbatch) if options.slurm and planned else "".join(f"{line}\n" for line in planned)
+        if options.slurm in (None, "-"):
+            print(text, end="")
+        else:
+            pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
+            print(f"written: {options.slurm}, {len(planned)} runs; when they are done, or before: the same command with --collect")
+        return 0
+    runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
+            else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
+    for run in runs[runs.state != "done"].itertuples():
+        print(f"{run.folder}: {run.state}", file=sys.stderr)
+    found, measure, sides = scores(runs), measures.get(options.measure), {"rows": options.rows, "columns": options.columns}
+    failed = [int(code) for code in runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()]
+    if found.empty and failed:
+        return failed[0]
+    if found.empty or (measure and measure not in found):
+        there = ", ".join(name for name, field in measures.items() if field in found)
+        raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
+    formats, maps, code = ("pdf", "svg", "png")[:2 + options.png], None, int(runs.state.str.startswith("failed").any())
     try:
-        for name, least in (("seeds", 1), ("jobs", 0)):
-            if getattr(options, name) < least:
-                raise Refused(f"--{name}: {getattr(options, name)} given; {least} or more required")
-        if sum(map(bool, (options.plan, options.slurm, options.collect))) > 1:
-            raise Refused("--plan, --slurm, --collect: several given; one at most required")
-        vary = {name: parts(str(values)) for name, values in pairs(options.vary, "vary").items()}
-        if bad := [name for name, values in vary.items() if not values or values == ["True"] or len(set(values)) < len(values)]:
-            raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
-        runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=pairs(shlex.split(" ".join(options.set)), "set"),
-                    preset=options.preset, equal_tokens=options.same_tokens, out=options.out)
-        if options.plan or options.slurm:
-            planned = list(plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0))
-            text = slurm(planned, options.sbatch) if options.slurm and planned else "".join(f"{line}\n" for line in planned)
-            if options.slurm in (None, "-"):
-                print(text, end="")
-            else:
-                pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
-                print(f"written: {options.slurm}, {len(planned)} runs; when they are done, or before: the same command with --collect")
-            return 0
-        runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
-                else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
-        for run in runs[runs.state != "done"].itertuples():
-            print(f"{run.folder}: {run.state}", file=sys.stderr)
-        found, measure, sides = scores(runs), measures.get(options.measure), {"rows": options.rows, "columns": options.columns}
-        if found.empty or (measure and measure not in found):
-            there = ", ".join(name for name, field in measures.items() if field in found)
-            raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
-        formats, maps = ("pdf", "svg", "png")[:2 + options.png], maps_of(runs) if options.maps else None
-        files = write(runs, found, measure, formats, maps, **sides)
-        form = "latex" if options.latex else "markdown" if options.markdown else None
-        print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json
-              else marked(found, form, measure, **sides) if form else crossed(found, measure, **sides).fillna("-").to_string())
-        print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
-        return int(runs.state.str.startswith("failed").any())
-    except (Refused, OSError, KeyboardInterrupt) as problem:
-        print(f"lab.py: {problem}", file=sys.stderr)
-        return {Refused: 2, KeyboardInterrupt: 130}.get(type(problem), 4)
+        maps = maps_of(runs) if options.maps else None
+    except (ValueError, OSError, ImportError) as problem:  # the report is written without
+        code = outside.failure(problem, "lab.py: --maps")
+    files = write(runs, found, measure, formats, maps, **sides)
+    form = "latex" if options.latex else "markdown" if options.markdown else None
+    print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json
+          else marked(found, form, measure, **sides) if form else crossed(found, measure, **sides).fillna("-").to_string())
+    print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import copy
 import csv
 import difflib
 import hashlib
+import io
 import json
 import math
 import os
@@ -38,6 +39,7 @@ from typing import Any, Iterable, Iterator
 
 import lab
 import numpy as np
+import outside
 import pandas as pd
 import scipy.stats
 from lab import Refused
@@ -101,7 +103,7 @@ def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> 
     papers = SimpleNamespace(titles={}, tables={}, texts={}, sizes={})
     for file in files:
         lines: list[tuple[str, str]] = []
-        for number, text in enumerate((folder / file).read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+        for number, text in enumerate(outside.read_text(folder / file).split("\n"), 1):
             if lines and text.startswith("   "):
                 lines[-1] = (lines[-1][0], f"{lines[-1][1]} {text.strip()}")
             elif text.strip() and not text.strip().startswith("#"):
@@ -229,13 +231,13 @@ def exact(number: float) -> str:
 def read_records(path: str | os.PathLike) -> Records:
     """A row of the CSV is a cell and a seed. An empty cell repeats the row above. Facts have the method "record", and no seed."""
     records, above, row = {}, [""] * 4, []
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+    with io.StringIO(outside.read_bytes(path).decode(errors="replace"), newline="") as file:
         lines = csv.reader(file)
         try:
             if (row := next(lines, [])) != HEAD:
                 raise ValueError
             for row in lines:
-                *place, seed, value = row
+                *place, seed, value = map(outside.shown, row)
                 above = [new or old for new, old in zip(place, above, strict=True)]
                 if not all(above):
                     raise ValueError
@@ -445,7 +447,7 @@ def lab_words(table: Table, preset: str, more: dict[str, Any], seeds: int) -> li
 def settings_of(table: Table, preset: str, more: dict[str, Any]) -> dict[str, Any]:
     if preset not in table.presets:
         raise Refused(f"--preset: {preset} given; one of those of {table.name} required: {', '.join(table.presets)}")
-    return {**lab.pairs(shlex.split(table.presets[preset]["set"]), "set"), **more}
+    return {**lab.settings_of(table.presets[preset]["set"]), **more}
 
 
 def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce", device: str = "auto",
@@ -544,20 +546,13 @@ def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> tupl
 
 # ---- Would this program reproduce the records?
 
-def user_settings(text: str) -> dict[str, Any]:
-    try:
-        return lab.pairs(shlex.split(text), "set")
-    except ValueError as problem:  # quotes that do not close
-        raise Refused(f"--set: {text} given; {problem}") from None
-
-
 def short_trainings(wanted: list[tuple[Table, Record]], jobs: int) -> list[dict[str, str]]:
     """For each table, by "TASK SCHEME", 16 digits of the SHA-256 of weights and results after two steps of a small model. They change with everything
     that changes the numbers, and not with a comment."""
     with tempfile.TemporaryDirectory() as folder:
         text = pathlib.Path(folder) / "text.txt"  # replaces the user's; long enough for the longest windows
         text.write_text("".join(f"line {k * k % 9973} of a text\n" for k in range(20000)), encoding="utf-8")
-        frames = [runs_of(table, record.preset, {**user_settings(record.facts.get("set", "")), **({"data": str(text)} if table.reads else {})},
+        frames = [runs_of(table, record.preset, {**lab.settings_of(record.facts.get("set", "")), **({"data": str(text)} if table.reads else {})},
                           out=folder, short=True) if table.presets else pd.DataFrame() for table, record in wanted]
         if any(map(len, frames)):
             runs = pd.concat(frames).drop_duplicates("folder").reset_index(drop=True)
@@ -580,7 +575,7 @@ def staleness(papers: SimpleNamespace, records: Records, jobs: int) -> str:
              if name in papers.tables and preset in (papers.tables[name].presets or [preset])]
     told = [(table, record) for table, record in known if table.presets and record.facts.get("vectors") == vectors]
     for (table, record), bits in zip(told, short_trainings(told, jobs)):
-        more = {**user_settings(record.facts.get("set", "")), **({"data": record.facts.get("text", "").partition(",")[0]} if table.reads else {})}
+        more = {**lab.settings_of(record.facts.get("set", "")), **({"data": record.facts.get("text", "").partition(",")[0]} if table.reads else {})}
         then = {name: record.facts.get(f"bits {name}", "nothing") for name in bits}
         why = [f"bits {now} {name}; recorded {then[name]}" for name, now in sorted(bits.items()) if then[name] != now]
         words = ["lab.py", *lab_words(table, record.preset, more, int(record.facts.get("seeds", 0)))]
@@ -665,7 +660,7 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    papers, set_by_user, records = read_papers(), user_settings(options.set), read_records(options.records)
+    papers, set_by_user, records = read_papers(), lab.settings_of(options.set), read_records(options.records)
     if options.seeds < 0 or options.jobs < 0:
         raise Refused(f"--seeds, --jobs: {options.seeds}, {options.jobs} given; 0 or more required")
     page = options.record / "README.md" if options.record else None
@@ -718,6 +713,7 @@ def reproduce(options: argparse.Namespace) -> int:
     return code
 
 
+@outside.one_line()
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -738,14 +734,7 @@ def main(words: list[str] | None = None) -> int:
     add("--stale", action="store_true", help="list recorded results that this program would not give, by short trainings of a minute or two")
     add("--check", action="store_true", help="fail if the numbers differ from the recorded ones; needs the same vectors of the processor")
     add("--quiet", action="store_true", help="no progress")
-    try:
-        return reproduce(parser.parse_args(words))
-    except (Refused, OSError) as problem:
-        print(f"reproduce.py: {problem}", file=sys.stderr)
-        return 2 if isinstance(problem, Refused) else 4
-    except KeyboardInterrupt as problem:
-        print(f"reproduce.py: {problem}", file=sys.stderr)
-        return 130
+    return reproduce(parser.parse_args(words))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import statistics
 import sys
 from typing import Any, Callable, Iterator
 
+import outside
 import packages
 
 packages.require("numpy", "whence")
@@ -37,8 +38,8 @@ def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int 
     path = pathlib.Path(folder) / "tokeniser.json"
     if not path.is_file():
         raise ValueError(f"{folder}: no {path.name} in it; a folder of `whence train lm` required")
-    file = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(file, dict) or file.get("format") != "whence tokeniser":
+    file = outside.read_json(path)
+    if file.get("format") != "whence tokeniser":
         raise ValueError(f"{path}: no tokeniser of a run; the file of `whence train lm` required")
     if file["kind"] == "bytes":
         return lambda text: list(text.encode()), None, None
@@ -59,12 +60,12 @@ def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int 
 
 def questions(path: str) -> Iterator[dict[str, Any]]:
     """Yields the file's questions; a cloze has one choice. A ValueError names file and line."""
-    for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), 1):
+    for number, line in enumerate(outside.read_bytes(path).split(b"\n"), 1):
         if not line.strip(b" \t\r"):
             continue
         try:
-            found = json.loads(line.decode())
-            if not isinstance(found, dict) or not isinstance(found.get("context"), str):
+            found = outside.parsed(line.decode(), "a question of context, choices and answer")
+            if not isinstance(found.get("context"), str):
                 raise ValueError("no text 'context'; an object of context, choices and answer required")
             choices, answer = found.get("choices", [found.get("answer")]), 0
             if not isinstance(choices, list) or not all(isinstance(each, str) and each for each in choices):
@@ -76,7 +77,7 @@ def questions(path: str) -> Iterator[dict[str, Any]]:
                 if type(answer) is not int or not 0 <= answer < len(choices):
                     raise ValueError(f"answer {json.dumps(answer)} given; a choice's number, 0 to {len(choices) - 1}, required")
             "".join([found["context"], *choices]).encode()  # refuses half of a surrogate pair
-        except (ValueError, RecursionError) as problem:
+        except ValueError as problem:
             raise ValueError(f"{path}: line {number}: {problem}") from None
         yield {"place": f"{path}: line {number}", "context": found["context"], "choices": choices, "answer": answer}
 
@@ -126,6 +127,7 @@ def table(lines: list[dict]) -> Iterator[tuple]:
         yield "cloze: perplexity of an answer", math.exp(-mean) if mean > -700 else math.inf, math.nan, len(cloze), math.nan
 
 
+@outside.one_line()
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="folder of `whence train lm`")
@@ -136,24 +138,20 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="dtype of the computation (f32)")
     parser.add_argument("--out", help="file for a JSON line per question")
     options = parser.parse_args(words)
-    try:
-        if options.length < 0:
-            raise ValueError(f"--length: {options.length} given; 0 or more required")
-        if options.out and os.path.realpath(options.out) in map(os.path.realpath, (options.questions, options.run)):
-            raise ValueError(f"--out: {options.out} given, which is read; another file required")
-        if options.out and not pathlib.Path(options.out).absolute().parent.is_dir():
-            raise ValueError(f"--out: {options.out} given; a file in an existing folder required")
-        asked = list(questions(options.questions))
-        if not asked:
-            raise ValueError(f"{options.questions}: no line given; objects of context, choices and answer required")
-        run, reads = whence.load(options.run, dtype=options.dtype), tokeniser(options.run)
-        options.length = options.length or json.loads((pathlib.Path(options.run) / "run.json").read_text(encoding="utf-8"))["facts"]["model.length"]
-        lines = [answered(each, [scored(run, *reads, each, choice, options) for choice in each["choices"]]) for each in asked]
-        if options.out:
-            pathlib.Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    except (ValueError, OSError, KeyError) as problem:
-        print(f"score.py: {problem}", file=sys.stderr)
-        return 2
+    if options.length < 0:
+        raise ValueError(f"--length: {options.length} given; 0 or more required")
+    if options.out and os.path.realpath(options.out) in map(os.path.realpath, (options.questions, options.run)):
+        raise ValueError(f"--out: {options.out} given, which is read; another file required")
+    if options.out and not pathlib.Path(options.out).absolute().parent.is_dir():
+        raise ValueError(f"--out: {options.out} given; a file in an existing folder required")
+    asked = list(questions(options.questions))
+    if not asked:
+        raise ValueError(f"{options.questions}: no line given; objects of context, choices and answer required")
+    run, reads = whence.load(options.run, dtype=options.dtype), tokeniser(options.run)
+    options.length = options.length or outside.read_json(pathlib.Path(options.run) / "run.json")["facts"]["model.length"]
+    lines = [answered(each, [scored(run, *reads, each, choice, options) for choice in each["choices"]]) for each in asked]
+    if options.out:
+        pathlib.Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     texts = [choice for line in lines for choice in line["choices"]]
     for count, about in ((sum(each["cut"] for each in texts), f"are longer than {options.length} tokens: the left of the context was not read"),
                          (sum(each["unknown"] > 0 for each in texts), "have tokens that the tokeniser does not know")):

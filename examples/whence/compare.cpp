@@ -49,7 +49,11 @@ SafetensorsFile pass_of_run(const std::string& run, const std::string& file, con
     if (name == "tokens") tokens = tensor;
     if (name == "targets") targets = tensor;
   }
-  look::Subject subject = look::subject_of(options);
+  look::Subject subject;
+  if (tokens.defined())
+    subject.model = look::model_of(options);
+  else
+    subject = look::subject_of(options);
   const TransformerOptions& model = subject.model->options();
   if (tokens.defined()) {
     subject.tokens = row_of(file, "tokens", tokens, 0, model.vocabulary - 1);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
 
 namespace whence {
@@ -226,7 +227,10 @@ struct Json::Writer {
   // The library writes single values: freeing one takes no memory.
   void scalar(const nlohmann::json& value) {
     using Handler = nlohmann::json::error_handler_t;
-    out += value.dump(-1, ' ', utf8 == Utf8::escaped, utf8 == Utf8::refused ? Handler::strict : Handler::replace);
+    const auto handler = utf8 == Utf8::refused ? Handler::strict : Handler::replace;
+    std::string text = value.dump(-1, ' ', utf8 == Utf8::escaped, handler);
+    if (utf8 == Utf8::repaired && one_line(text) != text) text = value.dump(-1, ' ', true, handler);
+    out += text;
   }
   void write(const Json& json, std::size_t level) {
     if (const auto* list = json.as<List>()) {

@@ -84,7 +84,8 @@ class Json {
   [[noreturn]] void refuse(const std::string& problem) const;  // FileError "PLACE: PROBLEM"
 
   // Writes one line without blanks, or a member per line, each level indented by `blanks`. nan and infinities become null.
-  // Text that is not UTF-8 is repaired with U+FFFD, or refused with InputError. Escaped: repaired, and all is ASCII.
+  // Text that is not UTF-8 is repaired with U+FFFD, or refused with InputError. Escaped: repaired, and all is ASCII, as is a
+  // repaired text with characters that act on a terminal.
   enum class Utf8 { repaired, refused, escaped };
   [[nodiscard]] std::string line(Utf8 utf8 = Utf8::repaired) const;
   [[nodiscard]] std::string page(std::size_t blanks = 2, Utf8 utf8 = Utf8::repaired) const;

@@ -100,6 +100,7 @@ void read_documents(
   for (std::size_t part = 0; part < part_count; ++part)
     for (const std::string& path : files_of_part(options, part, &notes))
       files[part].push_back(std::make_unique<TextFile>(path, options.field));
+  if (files[0].empty()) throw InputError("its record names no text");
   for (std::size_t part = 0; part < part_count; ++part)
     for (const auto& file : files[part])
       for (const std::string_view each : file->documents(options.blank_lines)) documents[part].push_back(each);

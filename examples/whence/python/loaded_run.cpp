@@ -148,7 +148,8 @@ nb::object forward(const SubjectOptions& options, nb::handle tokens, bool of_tor
   return results(logits);
 }
 
-// The Hessian of the mean loss of some sequences with respect to all trained parameters, concatenated.
+// The Hessian of the mean loss over the graded tokens of some sequences, from the chosen one on, with respect to all trained
+// parameters, concatenated.
 class Curvature {
  public:
   Curvature(SubjectOptions options, index_t sequences) {
@@ -159,9 +160,29 @@ class Curvature {
     for (const Module::Parameter& each : model->parameters())
       if (!each.frozen) parameters_.push_back(each.tensor);
     for (const Tensor& each : parameters_) size_ += each.numel();
-    const auto [tokens, targets] = sequences_of(options, sequences);
+    const bool of_task =
+        look::is_folder(options.run) && !language::is_of_text(read_run_record(options.run + "/run.json"));
     const Capture on_all_pairs("*.logits");  // for the reference executor, which alone has second derivatives
-    const Tensor loss = cross_entropy((*model)(tokens), targets);
+    std::vector<Subject> read;
+    index_t longest = 0;
+    for (index_t k = 0; k < sequences; ++k) {
+      read.push_back(look::subject_of(options));
+      const index_t length = read.back().tokens.size(1);
+      if (k > 0 && length != longest && !model->options().causal)
+        throw InputError(
+            "sequences: some of ", longest, " and of ", length, " tokens; one length required, as no mask is causal");
+      longest = std::max(longest, length);
+      options.skip += of_task ? 1 : length;
+    }
+    std::vector<double> tokens, targets;  // no graded token sees those behind a shorter sequence
+    for (const Subject& each : read)
+      for (const auto& [from, to, behind] : {std::tuple{&each.tokens, &tokens, 0.0}, {&each.targets, &targets, -1.0}}) {
+        const std::vector<double> numbers = from->to_vector();
+        to->insert(to->end(), numbers.begin(), numbers.end());
+        to->insert(to->end(), static_cast<std::size_t>(longest) - numbers.size(), behind);
+      }
+    const auto rows = [&](const std::vector<double>& all) { return Tensor::of(all, {sequences, longest}, DType::i64); };
+    const Tensor loss = cross_entropy((*model)(rows(tokens)), rows(targets));
     loss_ = loss.item();
     hessian_ = std::make_unique<Hessian>(loss, parameters_);
   }
@@ -194,27 +215,6 @@ class Curvature {
   }
 
  private:
-  // Sequences of the first test set or the text, from the chosen one on; fewer at the text's end.
-  static std::pair<Tensor, Tensor> sequences_of(SubjectOptions options, index_t count) {
-    const bool of_text = language::is_of_text(read_run_record(options.run + "/run.json"));
-    std::vector<double> tokens, targets;
-    index_t length = 0;
-    for (index_t k = 0; k < count; ++k) {
-      const Subject subject = look::subject_of(options);
-      if (k > 0 && subject.tokens.size(1) != length) break;
-      length = subject.tokens.size(1);
-      for (const auto& [from, to] : {std::pair{&subject.tokens, &tokens}, {&subject.targets, &targets}}) {
-        const std::vector<double> numbers = from->to_vector();
-        to->insert(to->end(), numbers.begin(), numbers.end());
-      }
-      options.skip += of_text ? length : 1;
-    }
-    const auto rows = [&](const std::vector<double>& numbers) {
-      return Tensor::of(numbers, {std::ssize(numbers) / length, length}, DType::i64);
-    };
-    return {rows(tokens), rows(targets)};
-  }
-
   std::vector<Tensor> parameters_;
   index_t size_ = 0;
   double loss_ = 0;

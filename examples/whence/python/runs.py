@@ -130,7 +130,12 @@ class Run:
     def forward(self, tokens):
         """Logits [batch, token, answer] of integer tokens [batch, token], in numpy or PyTorch like the tokens."""
         of_torch = hasattr(tokens, "detach")
-        return self._subject().forward(tokens if of_torch else np.ascontiguousarray(tokens, np.int64), of_torch)
+        numbers = tokens if of_torch else np.asarray(tokens)
+        if not of_torch and numbers.dtype.kind not in "iu":
+            bad = numbers[numbers % 1 != 0] if numbers.dtype.kind == "f" else [numbers.dtype]
+            if len(bad):
+                raise ValueError(f"tokens: {bad[0]} given; whole numbers required")
+        return self._subject().forward(tokens if of_torch else np.ascontiguousarray(numbers, np.int64), of_torch)
 
     def generate(self, prompt: str, tokens: int = 256, **options: Any) -> str:
         """Text from a language model: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""
@@ -183,8 +188,8 @@ class Run:
         return Rows(self._looked_at(**where).patch(place, source, -1 if token is None else token, answer or ""))
 
     def hessian(self, sequences: int = 16, **where: Any) -> Any:
-        """The Hessian of the mean loss of so many sequences with respect to all trained parameters, in a vector of `size` numbers:
-        times(v) is H v, a backward pass through the backward pass. `loss`: the loss itself."""
+        """The Hessian of the mean loss over the graded tokens of so many sequences with respect to all trained parameters, in a vector of
+        `size` numbers: times(v) is H v, a backward pass through the backward pass. `loss`: the loss itself."""
         return _whence.Curvature(self._subject(**where), sequences)
 
     def look(self, **where: Any) -> Page:

@@ -327,8 +327,12 @@ def rotations():
         there_and_back(theirs, runs[-1])
     for words, rope in (
             ("rope_type default, linear", {"rope_type": "su"}), ("factor: nothing found", {"rope_type": "linear"}),
-            ("alone for yarn", YARN | {"mscale": 1}), ("1 or more", YARN | {ORIGINAL: 0}), ("each of 2 pairs", LONGROPE | {"long_factor": [1.0]}),
-            ("a number", {"rope_type": "linear", "factor": "2"}), ("an object", "linear")):
+            ("alone for yarn", YARN | {"mscale": 1}), ("1 to 1e9", YARN | {ORIGINAL: 0}), ("each of 2 pairs", LONGROPE | {"long_factor": [1.0]}),
+            ("a number", {"rope_type": "linear", "factor": "2"}), ("an object", "linear"),
+            *(("factor: .* found; 1e-06 to 1e[+]06", {"rope_type": "linear", "factor": factor}) for factor in (-1, 0, 1e-300, 1e7)),
+            ("factor: -4", YARN | {"factor": -4}), ("less than beta_fast", YARN | {"beta_fast": 1, "beta_slow": 2}), ("factor: 0", LLAMA3 | {"factor": 0}),
+            ("less than high_freq", LLAMA3 | {"low_freq_factor": 5.0}), ("of 1e-06 to", LONGROPE | {"short_factor": [0, -1]}),
+            ("2 to 1e9", LONGROPE | {ORIGINAL: 1}), ("factor: 0", {"rope_type": "dynamic", "factor": 0})):
         refused(words, half(rope_scaling=rope))
     refused("rotary_pct: 0.4 found", neox(rotary_pct=0.4))
     run, tied = runs[0], runs[-2]
@@ -471,6 +475,22 @@ def ways():
         refused("No space left", theirs)
 
 
+def hostile():
+    """Pipes, devices, names that claim a size, long values: one line, and a code."""
+    for number in ("30000000", "9" * 30):
+        refused("3 layers found, the last of number", changed(model(), {f"h.{number}.ln_1.weight": drawn(32)}))
+    for name, words, put in (("config.json", "4 .*not a regular", os.mkfifo), ("config.json", "4 .*not a regular", lambda path: path.symlink_to("/dev/zero")),
+                             ("model.safetensors", "4 .*not a regular", os.mkfifo), ("config.json", "no JSON", lambda path: path.write_text("[" * 100000)),
+                             ("config.json", "model_type' given twice", lambda path: path.write_text('{"model_type": 1, "model_type": 2}'))):
+        (theirs := write(new(), model()) / name).unlink()
+        put(theirs)
+        refused(words, theirs.parent)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        require(convert.main([str(write(new(), model(activation_function="\x1b\u202e" * 100000))), "--out", "none"]) == 3, "refused")
+    require(len(said.getvalue()) < 600 and said.getvalue().isprintable() is False and said.getvalue()[:-1].isprintable(), said.getvalue())
+
+
 def damages():
     """Changes, cuts and inserts bytes in every file: a refusal or a whole run must follow."""
     theirs, run, out = map(Path, ("theirs", "run", "out"))
@@ -501,7 +521,7 @@ def damages():
 
 
 torch.manual_seed(3)
-for check in (golden, files_decide, shards, rotations, llamas, tokenisers, ways, damages):
+for check in (golden, files_decide, shards, rotations, llamas, tokenisers, ways, hostile, damages):
     with tempfile.TemporaryDirectory() as made:
         os.chdir(made)
         before = compared

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Tests grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
 Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
+import contextlib
 import importlib
+import io
 import json
 import os
 import pathlib
@@ -165,9 +167,13 @@ class Grid(unittest.TestCase):
         whole = bytes_of(runs.folder[0])
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)  # Ctrl-C is the notebook's again
         damages = (("metrics.jsonl", ""), ("metrics.jsonl", '{"step": 6, "loss": 1}'), ("results.jsonl", '{"half'), ("run.json", "{"), ("run.json", "[]"), ("results.jsonl", "3\n"),
-                   ("questions.jsonl", '{"test_set": "sparse", "graded": [1], "wrong": [1, 2]}\n'), ("results.jsonl", '{"test_set": "sparse", "token_error_percent": "x"}\n'))
+                   ("questions.jsonl", '{"test_set": "sparse", "graded": [1], "wrong": [1, 2]}\n'), ("results.jsonl", '{"test_set": "sparse", "token_error_percent": "x"}\n'),
+                   ("run.json", "[" * 100000), ("questions.jsonl", "[" * 100000 + "\n"), ("metrics.jsonl", '{"step":"x","loss":1}\n'), ("metrics.jsonl", '{"step":1,"loss":[1]}\n'),
+                   ("questions.jsonl", "\n".join(whole["questions.jsonl"].decode().split("\n")[:-2]) + "\n"),
+                   ("results.jsonl", (whole["results.jsonl"] + whole["results.jsonl"]).decode()), ("results.jsonl", None))
         for name, content in damages:
-            (pathlib.Path(runs.folder[0]) / name).write_text(content, encoding="utf-8")
+            path = pathlib.Path(runs.folder[0]) / name
+            (path.write_text(content, encoding="utf-8") if content else [path.unlink(), os.mkfifo(path)])
             self.assertTrue(lab.state(next(runs.itertuples())).startswith("damaged"), name)
             self.assertEqual(set(lab.train(runs, quiet=True).state), {"done"})
             self.assertEqual(bytes_of(runs.folder[0]), whole)
@@ -273,6 +279,45 @@ class Grid(unittest.TestCase):
         self.assertNotIn("p_seeds", row)
         found.loc[1, "data"] = "other"  # models on different questions are not compared
         self.assertNotIn("p_questions", lab.differences(found).iloc[0])
+
+    def test_few_questions(self):
+        """Exact sign tests (scipy.stats.binomtest), also where all differences are equal."""
+        for count, unlike, p in ((2, 0, 0.5), (2, 1, 1), (40, 0, 2 * 0.5**40)):
+            for scheme, wrong in (("rope", [1] * (count - unlike) + [0] * unlike), ("none", [0] * (count - unlike) + [1] * unlike)):
+                (self.folder / scheme).mkdir(exist_ok=True)
+                (self.folder / scheme / "questions.jsonl").write_text(json.dumps({"test_set": "all", "graded": [1] * count, "wrong": wrong}) + "\n")
+            found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": 0, "test_set": "all", "token_error_percent": 50.0, "measure": "token_error_percent",
+                                   "same_for_seeds": False, "data": "one", "folder": str(self.folder / scheme)} for scheme in ("rope", "none")])
+            self.assertAlmostEqual(lab.differences(found).p_questions[0], p, 15)
+
+    def test_intervals_end_where_the_measure_does(self):
+        found = pd.DataFrame([{"task": "t", "scheme": "rope", "seed": seed, "folder": "f", "test_set": "all", "test_length": None, "token_error_percent": value,
+                               "measure": "token_error_percent", "same_for_seeds": False, "data": "one"} for seed, value in enumerate((5.0, 95.0))])
+        axis = lab.dots(found).axes[0]
+        (low, _), (high, _) = axis.collections[0].get_segments()[0]
+        self.assertEqual((low, high, [line.get_marker() for line in axis.lines if len(line.get_xdata())][-2:]), (0, 100, ["<", ">"]))
+
+    def test_what_is_refused_before_anything_trains(self):
+        out = self.folder / "none"
+        for words, said in ((["--sbatch", "partition=a"], "nothing, but --sbatch"), (["--slurm", ""], "an empty name"), (["--schemes", ","], "--schemes: , given"),
+                            (["--slurm", "-", "--sbatch", ","], "--sbatch: ''"), (["--rows", "nosuch"], "nosuch given"), (["--plan", "--rows", "seed"], "no effect"),
+                            (["--set", "steps='2"], "No closing quotation"), (["--set", "steps=1\x1b[31m"], "x1b[31m")):
+            with contextlib.redirect_stderr(io.StringIO()) as error, contextlib.redirect_stdout(error):
+                self.assertEqual(lab.main(["flip_flop", "--out", str(out), *words]), 2, words)
+            self.assertIn(said, error.getvalue())
+            self.assertTrue(error.getvalue()[:-1].isprintable(), error.getvalue())
+        self.assertFalse(out.exists())
+
+    def test_foreign_text_does_not_act(self):
+        runs = lab.train(self.small(["rope"], seeds=1), quiet=True)
+        for name in ("results.jsonl", "questions.jsonl"):
+            path = pathlib.Path(runs.folder[0]) / name
+            path.write_text(path.read_text() + path.read_text().splitlines()[-1].replace("dense", "=cmd|' /C calc'!A0\\u001b[31m\\u202e") + "\n")
+        found = lab.scores(runs)
+        self.assertTrue(lab.crossed(found).to_string().replace("\n", "").isprintable())
+        lab.write(runs, found)
+        self.assertIn(",'=cmd|' /C calc'!A0\\x1b[31m\\u{202e},", (self.folder / "grid/scores.csv").read_text())
+        self.assertIn("Content-Security-Policy", (self.folder / "grid/report.html").read_text())
 
     def test_one_look_for_a_scheme(self):
         looks = lab.looks_of(["rope", "cope", "cope(p_max=4)", "alibi, dim 32", "of my own"])

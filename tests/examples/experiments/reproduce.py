@@ -172,6 +172,7 @@ def test_a_table_is_trained_kept_and_checked():
         code, said, error = ran(*check)
         assert code == 1 and "differs: Absolute PE, In-dist: " in said and "of the same vectors" in said
         changed("vectors,,.*", "vectors,,of another kind \x1b[2J")
+        assert reproduce.summary_page(papers, reproduce.read_records(csv)).replace("\n", "").isprintable()
         assert ran(*check)[0] == 0 and "1 of which it cannot tell" in stale() and "\x1b" not in stale()
         changed(r"(bits flip_flop cope,,).*", r"\g<1>0123456789abcdef")
         assert stale().startswith("STALE: cope/table2-flip_flop, mini: ") and "flip_flop cope; recorded 0123456789abcdef" in stale()
@@ -219,7 +220,7 @@ def test_what_cannot_be_is_refused():
                                 (["cope/table3", "--seeds", "2", "--check"], "the recorded options"),
                                 (["cope/table3", "--seeds", "-1"], "0 or more"),
                                 (["cope/table3", "--set", "stepz=2"], "--stepz"), (["cope/table3", "--set", "variables=2"], "variables"),
-                                (["--list", "--records", own / "none"], "none")):
+                                (["--list", "--records", own / "none"], "none"), (["--list", "--records", "/dev/zero"], "not a regular file")):
             code, said, error = ran(*words, "--out", own.parent / "out")
             assert code in (2, 4) and expected in error and error.startswith("reproduce.py: ") and not said, (words, error)
         assert not (own.parent / "out").exists() and (own / "README.md").read_text() == "# Mine\n"

@@ -110,6 +110,7 @@ def test_refusals():
                           '{"context": "a", "answer": ""}': "an empty choice",
                           '{"answer": "b"}': "no text 'context'",
                           '{"context": "a"': "delimiter",
+                          '{"context": "a", "context": "b", "answer": "c"}': "'context' given twice",
                           "[1]": "context",
                           '{"context": "\\ud800", "answer": "b"}': "surrogates",
                           "[" * 100000: "line 2: ",
@@ -121,7 +122,7 @@ def test_refusals():
     assert scored("\n", "run.bytes")[1].endswith("q.jsonl: no line given; objects of context, choices and answer required\n")
     pathlib.Path("bad.jsonl").write_bytes(b'{"context": "\xff"}\n')
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        assert score.main(["run.bytes", "bad.jsonl"]) == 2 and score.main(["run.bytes", "none.jsonl"]) == 2
+        assert score.main(["run.bytes", "bad.jsonl"]) == 2 and score.main(["run.bytes", "none.jsonl"]) == 4
         assert score.main(["run.bytes", "q.jsonl", "--out", "./q.jsonl"]) == 2 and score.main(["rope", "q.jsonl"]) == 2
     assert "bad.jsonl: line 1: 'utf-8'" in said.getvalue() and "none.jsonl" in said.getvalue() and "which is read" in said.getvalue()
 

@@ -203,6 +203,10 @@ class Runs(Case):
         np.testing.assert_allclose(sum(counts) * run.hessian(2).times(a), counts[0] * first.times(a) + counts[1] * hessian.times(a), rtol=1e-6, atol=1e-9)
         self.refused(ValueError, [f"f64 of {hessian.size} numbers required"], hessian.times, a[:3])
         self.refused(ValueError, ["sequences: 0 given"], run.hessian, 0)
+        whence.train("counting", out=f"{self.made_run}.of_lengths", scheme="alibi", variables=2, operations=8, block=12, steps=2, dim=16, layers=1, quiet=True)
+        run = whence.load(f"{self.made_run}.of_lengths", dtype="f64")  # sequences of other lengths
+        counts = [sum(answer is not None for answer in run.predictions(sample=k)) for k in range(4)]
+        self.assertAlmostEqual(run.hessian(4).loss, np.average([run.loss(sample=k) for k in range(4)], weights=counts), 12)
 
     def test_forward(self):
         run = whence.load(self.made_run, dtype="f64")
@@ -212,6 +216,8 @@ class Runs(Case):
         np.testing.assert_allclose(run.forward(tokens[:, :2]), logits[:, :2], atol=1e-12)  # no row sees later tokens
         self.refused(ValueError, ["tokens: 5 given; 0 to 4"], run.forward, tokens + 1)
         self.refused(ValueError, ["[batch, token] required"], run.forward, tokens[0])
+        for given in (tokens + 0.5, tokens / 0.7, tokens * np.nan, tokens > 1, tokens.astype(str)):
+            self.refused(ValueError, ["tokens: ", "whole numbers required"], run.forward, given)
         if torch:
             np.testing.assert_array_equal(run.forward(torch.from_numpy(tokens)).numpy(), logits)
 

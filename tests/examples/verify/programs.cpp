@@ -414,4 +414,15 @@ TEST_CASE("compare RUN: the run's model on its tokens, or on those of the file, 
   CHECK(has(ran("compare " + run + " " + mine).err, "tensor tokens: 9 given; 0 to 4 required"));
   write(mine, {{"tokens", tokens}, {"targets", Tensor::of({0}, {1}, DType::i64)}});
   CHECK(has(ran("compare " + run + " " + mine).err, "1 targets given with 4 tokens"));
+
+  // A run whose text is gone, as of a converted model, reads the file's tokens.
+  const std::string text = scratch / "text.txt", of_text = scratch / "of_text";
+  std::ofstream(text) << std::string(400, 'a') + ".\n" + std::string(400, 'b');
+  (void)done("train lm --data " + text +
+             " --steps 1 --length 4 --dim 16 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --out " + of_text);
+  std::filesystem::remove(text);
+  write(mine, {{"tokens", tokens}});
+  CHECK(has(ran("compare " + of_text + " " + mine).out, "No difference in 1 tensor"));
+  write(mine, {{"loss", Tensor::of({0}, {1}, DType::f32)}});
+  CHECK(has(ran("compare " + of_text + " " + mine).err, "whose own text is not there"));
 }
