@@ -24,6 +24,7 @@ int run(CommandLine& line) {
   if (answers) {
     playground::Session session;
     for (std::string question; std::getline(std::cin, question);) std::cout << session.answer(question) << std::endl;
+    if (std::cin.bad()) throw FileError("standard input: cannot be read");
     return 0;
   }
   write_file(out, playground::page_with(module));

@@ -207,6 +207,8 @@ TEST_CASE("a registration that cannot be used is an error with its place, an opt
   CHECK(fault({number(400, {0, 100})}) == ": option 'a': default '400' given; a whole number in [0, 100] required");
   CHECK(fault({number(0, {0.5, 9})}) == ": option 'a': default '0' given; a whole number in [0.5, 9] required");
   CHECK(fault({option::words("a", {}, "")}) == ": option 'a': no choice given; one or more required");
+  for (const char* odd : {"", "a=b", "a b", "a,b", "A"})
+    CHECK(fault({option::yes_no(odd, "")}).find("': a name of small letters") != std::string::npos);
   CHECK(fault({}, false) == ": no make given; a function that makes the scheme required");
   const std::vector<SchemeSpec> rope = parse_schemes("rope");
   const SchemeArguments given(rope[0], {8, 2, 16});
