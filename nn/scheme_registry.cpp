@@ -18,7 +18,8 @@ SchemeRegistry& registry() {
 static std::string fault_of(const SchemeInfo& info) {
   if (!info.make) return "no make given; a function that makes the scheme required";
   for (const SchemeOption& option : info.options) {
-    if (option.name.empty() || option.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != option.name.npos)
+    if (option.name.empty() ||
+        option.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != option.name.npos)
       return to_text("option '", option.name, "': a name of small letters, digits and _ required");
     if (std::ranges::count(info.options, option.name, &SchemeOption::name) > 1)
       return to_text("option '", option.name, "' given twice; one of a name required");

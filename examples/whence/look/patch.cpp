@@ -79,8 +79,8 @@ Change change_of(const Inspection& inspection, const Forward& source, const Patc
     return all;
   };
   if (extents(into) != extents(from)) {
-    const std::string text = to_text(patch_option, ": ", text_of(patch), ": places ", ranges_text(into), " of ", quantity.value.shape(),
-        " here, ", ranges_text(from), " of ", other.value.shape(),
+    const std::string text = to_text(patch_option, ": ", text_of(patch), ": places ", ranges_text(into), " of ",
+        quantity.value.shape(), " here, ", ranges_text(from), " of ", other.value.shape(),
         " in the source; equal numbers of places required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of "
         "equal "
         "length");
