@@ -4,7 +4,8 @@
 
 namespace whence {
 
-// The order matters: if an entry has several reasons, the first counts. Reasons that learning can change come first.
+// The order matters: if an entry is a sum of terms that are 0 for several reasons, the first counts. Reasons that a
+// change takes away come first; a mask hands on a reason only if there is no other.
 enum class Stop : unsigned char {
   nothing,     // the gradient passes
   saturated,   // a sigmoid or similar, far from 0: almost nothing passes
@@ -13,12 +14,12 @@ enum class Stop : unsigned char {
   whole,       // interpolation at an integer position: floor and ceiling are one row
   clamped,     // at a bound: p_max, the end of a table
   dead,        // relu below 0
-  cancelled,   // its terms add up to 0: softmax ignores what shifts a whole row
-  sole,        // a softmax gives it all the weight: no other key can take some
-  weightless,  // a softmax gives it no weight: masked, or underflow
+  weightless,  // a softmax gives it no weight: underflow
   no_target,   // no loss is computed there
   unread,      // a row of a table that nothing reads
   zero,        // a derivative of 0 for which its op gives no reason
+  cancelled,   // its terms add up to 0: softmax ignores what shifts a whole row
+  sole,        // a softmax gives it all the weight: no other key can take some
   masked,      // a mask overwrites it
   frozen,      // a parameter that is not trained
   constant,    // made of constants: no gradient is computed

@@ -119,14 +119,34 @@ class CausesPass {
     const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
     const auto stopped_here = [&](std::size_t e) { return own_of(e) == Stop::nothing ? Stop::zero : own_of(e); };
     const bool each_by_itself = node.by_element(input) && dx.shape() == node.result(edge.result).shape;
+    // Returns the first cause of the row of dy that this entry of a softmax or table belongs to, if nothing arrives there,
+    // else 0. A softmax's only key stays what it is.
+    const Shape& of_y = node.result(edge.result).shape;
+    const auto row_of = [&](std::size_t e) -> unsigned char {
+      const bool read = own_of(e) == Stop::unread;
+      if ((!read && own_of(e) != Stop::sole && own_of(e) != Stop::weightless) || dx.rank() != of_y.rank()) return 0;
+      const auto width = static_cast<std::size_t>(of_y[of_y.rank() - 1]);
+      if (numbers.size() / static_cast<std::size_t>(dx.size(-1)) * width != of_dy.size()) return 0;
+      const std::size_t begin = e / static_cast<std::size_t>(dx.size(-1)) * width;
+      unsigned char first = 0;
+      int keys = 0;
+      for (std::size_t k = begin; k < begin + width; ++k) {
+        if (read ? stop_of(of_dy[k]) == Stop::masked : own_of(k) == Stop::masked) continue;
+        if (of_dy[k] == 0 || vanishes(stop_of(of_dy[k]))) return 0;
+        if (keys++ == 0 || stop_of(of_dy[k]) < stop_of(first)) first = of_dy[k];
+      }
+      return keys > (read ? 0 : 1) ? first : 0;
+    };
     Codes codes(numbers.size());
     for (std::size_t e = 0; e < codes.size(); ++e) {
       std::optional<unsigned char> first;  // the first, in the order of Stop, of the codes that this entry depends on
       for (const auto& [code, weights] : depends)
         if (weights[e] != 0 && (!first || stop_of(code) < stop_of(*first))) first = code;
-      // An elementwise op stops nothing where nothing arrives.
-      if (!first && each_by_itself && of_dy[e] != 0 && !vanishes(stop_of(of_dy[e])))
+      // An elementwise op stops nothing where nothing arrives, and a softmax or table nothing in such a row.
+      if (!first && own_of(e) != Stop::masked && each_by_itself && of_dy[e] != 0 && !vanishes(stop_of(of_dy[e])))
         codes[e] = of_dy[e];
+      else if (!first && row_of(e) != 0)
+        codes[e] = row_of(e);
       else if (!first)
         codes[e] = code_of(stopped_here(e), node);
       else if (*first != 0)

@@ -54,8 +54,13 @@ struct CausalSoftmax {
   }
   std::vector<Stop> stops(const Saved& saved, std::size_t input) const {
     std::vector<Stop> all;
-    for (const double weight : input == 0 ? saved.y.peek().to_vector() : std::vector<double>())
-      all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
+    if (input != 0) return all;
+    const Tensor& y = saved.y.peek();
+    const index_t columns = y.size(-1), rows = y.size(-2);
+    for (const double weight : y.to_vector()) {
+      const index_t e = static_cast<index_t>(all.size()), i = e / columns % rows;
+      all.push_back(e % columns > first_row + i ? Stop::masked : weight > 0.5 ? Stop::sole : Stop::weightless);
+    }
     return all;
   }
 

@@ -10,7 +10,7 @@ namespace {
 struct Softmax {
   static constexpr const char* name = "softmax";
   struct Saved {
-    SavedTensor y;
+    SavedTensor y, mask;
   };
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
     raw::require_floating(name, "x", x);
@@ -19,6 +19,7 @@ struct Softmax {
     const Tensor y = Tensor::like(x);
     kernels(x).softmax(raw::contiguous(x), mask.defined() ? raw::expand(mask, x.shape()) : mask, y);
     saved.y.output(y);
+    if (mask.defined()) saved.mask = mask;  // for stops alone
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
@@ -31,10 +32,15 @@ struct Softmax {
     kernels(y).softmax_backward(y, raw::contiguous(dy), dx);
     return {dx, Tensor()};
   }
-  // The cause of a gradient near 0, by entry: it has nearly all of the weight, or nearly none.
+  // The cause of a gradient near 0, by entry: it is masked, or has nearly all of the weight, or nearly none.
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
     std::vector<Stop> all;
-    for (const double weight : saved.y.peek().to_vector()) all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
+    const Tensor& y = saved.y.peek();
+    for (const double weight : y.to_vector()) all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
+    if (!saved.mask.peek().defined()) return all;
+    const std::vector<double> allowed = raw::expand(saved.mask.peek(), y.shape()).to_vector();
+    for (std::size_t e = 0; e < all.size(); ++e)
+      if (allowed[e] == 0) all[e] = Stop::masked;
     return all;
   }
 

@@ -126,6 +126,7 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
     else
       outcomes.push_back(look::outcome_of(inspection, text));
   if (!outcomes.empty()) std::cout << look::edits_table(outcomes).text();
+  if (outcomes.size() > 1) std::cout << "Each edit is made by itself.\n";
   if (look::far_from_straight(outcomes))
     std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }
@@ -181,7 +182,7 @@ void print_logits(const look::Forward& forward, const Options& options) {
 }
 
 void print_patch(const look::Subject& subject, const Options& options, bool of_gradients, bool of_logits) {
-  const look::Subject other = look::subject_of(options.page.patched_from.of(options.page.subject));
+  const look::Subject other = options.page.patched_from.of(options.page.subject);
   const look::Inspection inspection(subject, false);
   const look::Forward source(other);
   const look::Patching patching(inspection, source, options.page.token, options.page.answer);

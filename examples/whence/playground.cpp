@@ -1,10 +1,12 @@
 // playground: writes the engine as a web page; or answers the page's questions in its place.
+#include <cstdio>
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/playground/session.h"
 #include "examples/whence/playground/write_page.h"
+#include "nn/io/errors.h"
 #include "nn/io/files.h"
 
 namespace whence {
@@ -24,6 +26,7 @@ int run(CommandLine& line) {
   if (answers) {
     playground::Session session;
     for (std::string question; std::getline(std::cin, question);) std::cout << session.answer(question) << std::endl;
+    if (std::ferror(stdin)) throw FileError("standard input: cannot be read; a file or a pipe required");
     return 0;
   }
   write_file(out, playground::page_with(module));

@@ -75,7 +75,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
       const bool inside = span.first <= position && position <= span.last;
       distances.push_back(inside ? position - (span.first + span.last) / 2 : 0);
     }
-    return Tensor::of(distances, sequences == 1 && at.rank() == 1 ? at.shape() : Shape{sequences, tokens}, DType::f64);
+    return Tensor::of(distances, sequences <= 1 && at.rank() == 1 ? at.shape() : Shape{sequences, tokens}, DType::f64);
   }
 
   Tensor faded(const Tensor& x, const Tensor& at, const Tensor& distance, const AttendContext& context) const {

@@ -204,7 +204,7 @@ TEST_CASE("a registration that cannot be used is an error with its place, an opt
   const auto number = [](index_t preset, option::Range range) { return option::integer("a", preset, range, ""); };
   CHECK(fault({number(1, {0, 100}), option::words("b", {"x", "y"}, "")}).empty());
   CHECK(fault({number(1, {0, 100}), option::yes_no("a", "")}) == ": option 'a' given twice; one of a name required");
-  for (const std::string name : {"", "a b", "a=", "A"})
+  for (const std::string name : {"", "a b", "a=", "a,b", "A"})
     CHECK(fault({option::yes_no(name, "")}) ==
           ": option '" + name + "' given; a name of small letters, digits and _ required");
   CHECK(fault({number(400, {0, 100})}) == ": option 'a': default '400' given; a whole number in [0, 100] required");

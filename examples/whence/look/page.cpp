@@ -110,7 +110,11 @@ std::string page_of(const Inspection& inspection, Besides besides) {
   const PageTable causes{.title = "How much of each gradient is zero, and why",
       .note =
           "Percent of the entries of one head. A cause that only makes a gradient small (saturated, leaking, "
-          "cancels) is counted in addition to the zeros.",
+          "cancels) is counted in addition to the zeros. Of several causes one is named: on one way the nearest to the "
+          "loss; in a "
+          "sum, where each alone would let a gradient pass, the first of: table flat, whole position, clamped, dead "
+          "unit, no "
+          "weight, no target, row not read, zero derivative, cancels, all weight. A masked pair hands on no cause.",
       .table = causes_of(inspection),
       .folded = true};
   const PageTable paths{.title = "Paths by which gradients came",

@@ -78,12 +78,16 @@ Change change_of(const Inspection& inspection, const Forward& source, const Patc
     for (const auto& [first, last] : place.ranges) all.push_back(last - first + 1);
     return all;
   };
-  if (extents(into) != extents(from))
-    throw DoesNotFit(patch_option, ": ", text_of(patch), ": places ", ranges_text(into), " of ", quantity.value.shape(),
-        " here, ", ranges_text(from), " of ", other.value.shape(),
+  if (extents(into) != extents(from)) {
+    const std::string text = to_text(patch_option, ": ", text_of(patch), ": places ", ranges_text(into), " of ",
+        quantity.value.shape(), " here, ", ranges_text(from), " of ", other.value.shape(),
         " in the source; equal numbers of places required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of "
         "equal "
         "length");
+    const TransformerOptions &one = inspection.subject().model->options(), &two = source.subject.model->options();
+    if (one.dim == two.dim && one.heads == two.heads) throw InputError(text);
+    throw DoesNotFit(text);
+  }
   if (quantity.value.dtype() != other.value.dtype())
     throw DoesNotFit(patch_option, ": ", quantity.path, " is ", quantity.value.dtype(), " here, ", other.value.dtype(),
         " in the source; equal ones required");
@@ -116,14 +120,20 @@ Json outcome_json(const PatchOutcome& each) {
 
 }  // namespace
 
-SubjectOptions PatchSource::of(SubjectOptions subject) const {
+Subject PatchSource::of(SubjectOptions options) const {
   if (!given())
     throw InputError(
         patch_option, ": given without a source; --from-sample N, --from-prompt TEXT or --from RUN required");
-  if (!run.empty()) subject.run = run, subject.step = 0, subject.untrained = false;
-  if (sample >= 0) subject.sample = sample;
-  if (!prompt.empty()) subject.prompt = prompt, subject.text.clear();
-  return subject;
+  if (sample >= 0) options.sample = sample;
+  if (!prompt.empty()) options.prompt = prompt, options.text.clear();
+  const Subject here = subject_of(options);
+  if (run.empty()) return here;
+  options.run = run, options.step = 0, options.untrained = false, options.sample = 0;
+  Subject there = subject_of(options);
+  if (there.outputs != here.outputs || there.model->options().vocabulary != here.model->options().vocabulary)
+    throw DoesNotFit("--from: ", run, " reads other tokens; a run of the same task or tokeniser required");
+  there.tokens = here.tokens, there.targets = here.targets, there.texts = here.texts, there.answers = here.answers;
+  return there;
 }
 
 std::vector<Change> changes_of(const Inspection& inspection, const Forward& source, const std::string& patches) {
@@ -246,14 +256,17 @@ Json Patching::maps(std::size_t most) const {
 
 std::optional<Subject> patch_source(
     const Subject& subject, const SubjectOptions& options, const PatchSource& source, index_t token) {
-  if (source.given()) return subject_of(source.of(options));
+  if (source.given()) return source.of(options);
   if (std::ranges::find(subject.facts, "sequence", &std::pair<std::string, std::string>::first) == subject.facts.end())
     return std::nullopt;
   const auto at = static_cast<std::size_t>(token);
   for (std::int64_t further = 1; further <= 32; ++further) {
     SubjectOptions other = options;
     other.sample += further;
-    Subject found = subject_of(other);
+    Subject found;
+    try {
+      found = subject_of(other);
+    } catch (const InputError&) { break; }  // the test set ends
     if (found.texts.size() == subject.texts.size() && found.answers[at] && found.answers[at] != subject.answers[at])
       return found;
   }

@@ -20,7 +20,8 @@ struct PatchSource {
   std::string prompt = {};   // another prompt of a language model
 
   [[nodiscard]] bool given() const { return !run.empty() || sample >= 0 || !prompt.empty(); }
-  [[nodiscard]] SubjectOptions of(SubjectOptions subject) const;
+  // Reads the tokens of `options` with the other run's model.
+  [[nodiscard]] Subject of(SubjectOptions options) const;
 };
 
 struct PatchOutcome {

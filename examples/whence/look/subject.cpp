@@ -248,16 +248,24 @@ std::optional<std::pair<std::size_t, std::size_t>> bytes_read(const language::To
 Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() && !options.prompt.empty())
     throw InputError("--prompt: given with --text; one of them required");
+  if (options.sample != 0)
+    throw InputError("--task-sample: ", options.sample, " given with a run of train lm; --text or --prompt required");
   const auto [text, place, about] = passage_of(options, run.record);
   const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
   language::TokenIds ids;
   try {
     (void)run.tokeniser->encode_part(text, ids);
-  } catch (const language::UnfitText& unfit) { throw FileError(place, ": ", unfit.what()); }
+  } catch (const language::UnfitText& unfit) {
+    if (!options.prompt.empty()) throw InputError(place, ": ", unfit.what());
+    throw FileError(place, ": ", unfit.what());
+  }
   const auto skip = static_cast<std::size_t>(options.skip);
-  if (ids.size() < skip + 2)
-    throw FileError(place, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
+  if (ids.size() < skip + 2) {
+    const std::string few = to_text(place, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
         skip > 0 ? to_text(": reading begins at token ", skip) : "");
+    if (!options.prompt.empty()) throw InputError(few);
+    throw FileError(few);
+  }
   const auto begin = ids.begin() + options.skip, end = begin + std::min<std::ptrdiff_t>(length, ids.end() - begin - 1);
   Subject subject;
   subject.model = run.model;
@@ -485,8 +493,11 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
           Json{{"text", passage.text}, {"place", passage.place}, {"about", passage.about}}.line();
     }
   } else {
-    for (const auto& [name, value] : record.options)
-      if (fs::is_regular_file(value)) keep(value);  // a file of the task
+    for (const char* name : {"data", "test-data"}) {
+      std::istringstream all(record.option(name));
+      for (std::string file; std::getline(all, file, ',');)
+        if (!file.empty()) keep(file);
+    }
   }
   return files;
 }

@@ -34,7 +34,7 @@ struct LookedAt {
     (void)look::require_memory(subject);
     look::Prepare prepare;
     if (!patch.empty()) {
-      const Subject other = look::subject_of(from.of(options));
+      const Subject other = from.of(options);
       const Inspection plain(subject, false);
       prepare = look::with(plain.prepare(), look::changes_of(plain, look::Forward(other), patch));
     }
@@ -77,7 +77,7 @@ nb::list patch_of(const LookedAt& at, const std::string& patch, const look::Patc
   std::vector<look::PatchOutcome> outcomes;
   {
     const nb::gil_scoped_release unlocked;
-    const Subject other = look::subject_of(from.of(at.options));
+    const Subject other = from.of(at.options);
     const look::Forward source(other);
     const look::Patching patching(*at.inspection, source, token, answer);
     outcomes = look::is_map(patch) ? patching.map_of(patch) : std::vector{patching.outcome_of(patch)};

@@ -79,6 +79,37 @@ TEST_CASE("look: where gates saturate, each gradient still is the sum over its l
   CHECK_FALSE(links_of(straight_through, 1e9).left_out.empty());
 }
 
+TEST_CASE(
+    "look: after the last target every entry has no target, and with one more target none of them has that cause") {
+  for (const std::string scheme :
+      {"rope", "alibi", "kerple", "t5", "cope(p_max=3)", "dape(kerple)", "fire", "absolute"}) {
+    CAPTURE(scheme);
+    Subject subject = subject_with(small(scheme), 7);
+    const Tensor all = raw::copy(subject.targets);
+    for (index_t t = 4; t < 7; ++t)
+      subject.targets.data<std::int64_t>()[t] = -1, subject.answers[static_cast<std::size_t>(t)].reset();
+    const Inspection before(subject);
+    subject.targets = all;
+    const Inspection mended(subject);
+    for (std::size_t q = 0; q < before.quantities().size(); ++q) {
+      const Quantity &quantity = before.quantities()[q], &after = mended.quantities()[q];
+      if (!quantity.probe || !quantity.gradient.defined()) continue;
+      const Axes axes(quantity);
+      const char row = axes.has('i') ? 'i' : 'j';
+      if (!axes.has(row)) continue;
+      CAPTURE(quantity.path);
+      const std::vector<double> numbers = after.gradient.to_vector();
+      for (std::size_t e = 0; e < quantity.causes.size(); ++e) {
+        const Stop stop = before.stop_of(quantity, e);
+        if (axes.place(e, row) >= 4) CHECK((stop == Stop::no_target || stop == Stop::masked));
+        const Stop then = mended.stop_of(after, e);
+        CHECK(then != Stop::no_target);
+        if (stop == Stop::no_target && then == Stop::nothing) CHECK(numbers[e] != 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   const Subject alibi = subject_with(small("alibi"), 7);
   const Inspection plain(alibi);

@@ -19,7 +19,8 @@ const column_at = (map, at) => Math.min(index_along(axis_of(map), columns_of(map
 const outcome_at = (map, at) => map.outcomes[at.layer * columns_of(map) + column_at(map, at)];
 
 const line_of = ({ place, predicted, real, logit, probability, likeliest }) => [name_cell(make("code", {}, place)),
-  make("td", {}, answer_name(likeliest)), right_cell(percent(probability)), ...[logit, real, predicted ?? NaN].map(number_cell)];
+  make("td", {}, answer_name(likeliest)), right_cell(percent(probability)), ...[logit, real].map(number_cell),
+  predicted == null ? make("td", { class: "number" }, "\u2013") : number_cell(predicted)];
 
 function draw_patch() {
   const { maps, before, answer, token, texts, command } = data.patches, table = make("div");

@@ -225,7 +225,7 @@ const paths = {
     const { parts } = split(to_query(), state);
     const first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
     return ["dLoss/dq, the gradient of the loss with respect to the query vector of ", token_name(state.i), ", comes down by " +
-      `${parts.length} paths, most of it ${first.name}. A share is a path\u2019s part of the whole gradient. Together the shares ` +
+      `${parts.length === 1 ? "one path," : `${parts.length} paths, most of it`} ${first.name}. A share is a path\u2019s part of the whole gradient. Together the shares ` +
       "are 100 %; a path that pulls against the others has a negative share."];
   },
   tries: "Choose another head above: does it learn by the same path?",
