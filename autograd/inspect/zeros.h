@@ -5,8 +5,8 @@
 //   - it depends on entries that are not 0: the gradient lives, or its terms cancel;
 //   - it depends only on entries that are 0: it takes over their cause;
 //   - it depends on nothing: the op's derivative is 0 there, and the op names the reason (Node::stops).
-// Of several causes one is named. In a sum any of them would let the gradient pass: the first in the order of Stop is
-// named, and a masked pair hands on none. On one way all of them stop it: the nearest to the result is named.
+// One cause is named. In a sum, mending any cause would let the gradient pass: the first in the order of Stop is named,
+// and a masked pair hands on none. On one way all causes stop it: the nearest to the result is named.
 #pragma once
 
 #include <map>

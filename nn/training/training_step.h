@@ -26,7 +26,8 @@ struct StepOptions {
 
 class TrainingStep {
  public:
-  // REQUIRES: `precision` and the model outlive this. InputError if recorded with SGD or ranks, or if `accumulate` is
+  // REQUIRES: `precision` and the model outlive this; `batch` returns the same for the same part, as f16's loss scale asks
+  // for the first part of a step twice. InputError if no parameter trains, if recorded with SGD or ranks, or if `accumulate` is
   // no multiple of the ranks.
   TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
 

@@ -98,13 +98,10 @@ TEST_CASE(
       const char row = axes.has('i') ? 'i' : 'j';
       if (!axes.has(row)) continue;
       CAPTURE(quantity.path);
-      const std::vector<double> numbers = after.gradient.to_vector();
       for (std::size_t e = 0; e < quantity.causes.size(); ++e) {
         const Stop stop = before.stop_of(quantity, e);
         if (axes.place(e, row) >= 4) CHECK((stop == Stop::no_target || stop == Stop::masked));
-        const Stop then = mended.stop_of(after, e);
-        CHECK(then != Stop::no_target);
-        if (stop == Stop::no_target && then == Stop::nothing) CHECK(numbers[e] != 0);
+        CHECK(mended.stop_of(after, e) != Stop::no_target);
       }
     }
   }
