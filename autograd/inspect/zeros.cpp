@@ -190,4 +190,19 @@ Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& pl
   return CausesPass(places, y).run(start);
 }
 
+std::string why_zero(const Tensor& y, const Place& x, Site site) {
+  const Zeros zeros = why_zero(y, {}, {x}, site);
+  const auto found = zeros.of.find(x.name);
+  std::map<unsigned char, index_t> counts;
+  for (const unsigned char code : found == zeros.of.end() ? Codes() : found->second) ++counts[code];
+  std::string lines;
+  for (const auto& [code, count] : counts) {
+    const auto& [stop, op, line] = zeros.causes[code];
+    lines += to_text(lines.empty() ? "" : "\n", count, count == 1 ? " entry: " : " entries: ", to_string(stop));
+    if (!op.empty()) lines += to_text(" in ", op, " (", line, ")");
+    lines += to_text(": ", meaning_of(stop));
+  }
+  return found == zeros.of.end() ? meaning_of(Stop::no_path) : lines;
+}
+
 }  // namespace whence
