@@ -63,7 +63,8 @@ const std::vector<Refusal> rows{
     {"tasks flop_flop", 2,
         "task 'flop_flop': no task of that name; one of those that `whence tasks` lists required; did you mean "
         "'flip_flop'?\n"},
-    {"completion fish", 2, "SHELL: one name required, bash or zsh; "},
+    {"completion fish", 2, "\"completion\" given; a command required; whence no longer writes completions; "},
+    {"precision", 2, "\"precision\" given; a command required; nn/README.md, "},
     {"models gpt2-124 ", 2, "...did you mean 'gpt2-124m'?\n"},
     {"models --lengths 128", 2, "--lengths: 128 given; it has no effect without --plan; "},
     {"models --plan ram --lengths 64,128,64", 2, "--lengths: 64 given twice; once required; "},
