@@ -85,7 +85,7 @@ TEST_CASE("commands: --help lists each, each explains itself") {
   CHECK(help.code == 0);
   CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
   const std::vector<Words> commands = all_commands();
-  CHECK(commands.size() == 23);
+  CHECK(commands.size() == 22);
   for (Words command : commands) {
     std::string name = "whence";
     for (const std::string& word : command) name += ' ' + word;
@@ -131,7 +131,7 @@ TEST_CASE("commands: schemes and tasks list what there is and show one") {
 
 TEST_CASE("commands: shells complete commands, options, choices and names") {
   CHECK(candidates({"tr"}).contains("train"));
-  CHECK(candidates({"bench", ""}) == std::set<std::string>{"attention", "decode", "errors", "ops", "ranks", "step"});
+  CHECK(candidates({"bench", ""}) == std::set<std::string>{"attention", "decode", "errors", "ops", "step"});
   CHECK(candidates({"train", ""}).contains("flip_flop"));
   CHECK(candidates({"train", ""}).contains("lm"));
   CHECK(candidates({"train", "flip_flop", "--"}).contains("--targets"));
