@@ -102,8 +102,7 @@ std::string text_of(const RunRecord& record) {
 }
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
-    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "processes", "communicator",
-    "rank-limit"};
+    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "communicator", "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   refuse_folder_of_runs(path);

@@ -8,7 +8,7 @@
 #include "examples/whence/run/run_files.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
 

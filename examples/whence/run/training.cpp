@@ -22,7 +22,7 @@
 #include "nn/training/training_loop.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 namespace {

@@ -184,21 +184,6 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
     CHECK_MESSAGE(probes[2].contains(field), field);
 }
 
-TEST_CASE("bench ranks: every rank sends 2 (W - 1) / W of a sum's bytes in 2 log2 W exchanges") {
-  for (const int ranks : {2, 4}) {
-    const auto lines = results_of(to_text("ranks --millions 1 --processes ", ranks, once));
-    REQUIRE(lines.size() == 1 + 5 + 1);  // copying, exchanges, a sum
-    for (const nlohmann::json& line : lines) {
-      CHECK(line.at("ranks") == ranks);
-      CHECK(line.at("communicator") == "shared memory");
-      CHECK((line.contains("ms") && line.contains("gb_per_s")));
-    }
-    CHECK(lines[1].at("bytes") == 8);
-    CHECK(lines[6].at("exchanges") == (ranks == 2 ? 2 : 4));
-    CHECK(lines[6].at("bytes") == (ranks == 2 ? 4000000 : 6000000));
-  }
-}
-
 TEST_CASE("bench: an op clock hears of every op once, forward and backward, and of none when it is gone") {
   const Tensor x = requires_grad(Tensor::full({3}, 0.5));
   std::vector<std::string> heard;
