@@ -1,4 +1,4 @@
-// A convolution of scores, used by one scheme (nn/positional/mta.cpp).
+// A convolution of scores, used by one scheme (nn/positional/later/mta.cpp).
 #pragma once
 
 #include "autograd/op.h"

@@ -5,10 +5,8 @@
 //     struct Saved { SavedTensor x; };
 //     Tensor forward(Saved& saved, const Tensor& x) const;
 //     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;
-//     static Samples<Square> samples();
 //   };
 //   Tensor square(const Tensor& x, Site site) { return apply(Square{}, site, x); }
-//   static const Checked<Square> checked;  // registers the op with all generic tests
 //
 // forward checks its arguments under the names that the public function gives them. It works on values: it allocates
 // the output and calls the op's kernel, kernels(device). It may also use any function of autograd/ops.h or
@@ -20,7 +18,7 @@
 // Attributes are members, documented at the public function. `static constexpr bool once = true;` declares that the op
 // can be differentiated only once: create_graph through the op is refused. A backward that calls a kernel can be
 // differentiated if, while recording(), it returns gradients made of ops: composed by hand (ops/softmax.cpp), or
-// gradients_of(the op composed of other ops, ...) (autograd/backward.h). Optional members: `static std::vector<BadInput> bad_inputs()`, the calls that the op refuses (autograd/check/samples.h); for a
+// gradients_of(the op composed of other ops, ...) (autograd/backward.h). Optional members: for a
 // family of functions in one op `const char* label() const`, which graphs and errors show instead of the name;
 // `stops(saved, input)` and the others that autograd/inspectable.h explains.
 //

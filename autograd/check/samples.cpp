@@ -1,5 +1,6 @@
 #include "autograd/check/samples.h"
 
+#include "autograd/backward.h"
 #include "tensor/random.h"
 
 namespace whence {
@@ -29,7 +30,6 @@ Tensor whole(const Shape& shape, int low, int count, DType dtype) {
 
 }  // namespace
 
-void seed(const std::string& name) { source = {name, 0}; }
 Tensor normal(const Shape& shape) { return Tensor::normal(shape, 0, 1, source.next(), DType::f64); }
 Tensor uniform(const Shape& shape, double low, double high) {
   return Tensor::uniform(shape, low, high, source.next(), DType::f64);
@@ -46,4 +46,21 @@ Tensor mask(const Shape& shape, double share_of_true) {
 }
 
 }  // namespace draw
+
+Checked::Checked(CheckedOp op) {
+  op.samples = [name = op.name, samples = std::move(op.samples)] {
+    draw::source = {name, 0};
+    return samples();
+  };
+  checked_ops().push_back(std::move(op));
+}
+
+SampleCall adjoint(std::function<Tensor(const Tensor& x, const std::vector<Tensor>& in)> f, const Shape& x) {
+  return [=](const std::vector<Tensor>& in) {
+    const Tensor zeros = requires_grad(Tensor::zeros(x, in[0].dtype(), in[0].device()));
+    const auto of_zeros = [&](const std::vector<Tensor>& given) { return f(given[0], in); };
+    return gradients_of(of_zeros, std::vector{zeros}, in[0])[0];
+  };
+}
+
 }  // namespace whence

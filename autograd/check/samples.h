@@ -1,5 +1,7 @@
-// Samples of an op's inputs, calls that the op must refuse, and the registry of ops. The generic tests of
-// tests/autograd/check/battery.cpp walk the registry.
+// Samples of an op's inputs, calls that the op must refuse, and the registry of ops, which gradcheck, `whence verify` and
+// the generic tests (tests/autograd/check/battery.cpp) walk. autograd/samples/ has those of the library's ops:
+//
+//   const Checked checked({"square", [] { return std::vector<CheckedSample>{{"rows", {draw::normal({2, 3})}, call(square)}}; }});
 #pragma once
 
 #include <functional>
@@ -11,19 +13,8 @@
 
 namespace whence {
 
-// ---- Samples: the author of an op writes them; every generic test follows ----
-
-template <class Op> struct Sample {
-  std::string name;
-  Op op;                       // with its attributes
-  std::vector<Tensor> inputs;  // f64; index inputs i64, masks bool
-  bool kinked = false;         // at a point without a derivative: duals must agree with backward, differences need not
-};
-template <class Op> using Samples = std::vector<Sample<Op>>;
-
-// Numbers for samples, the same on every run: their stream is seeded with the op's name before samples() is called.
+// Numbers for samples, the same on every run: their stream is that of the op's name.
 namespace draw {
-void seed(const std::string& name);
 Tensor normal(const Shape& shape);
 // For inputs that are refused: their numbers do not matter.
 template <class... Extent> Tensor zeros(Extent... extents) { return Tensor::zeros({index_t{extents}...}); }
@@ -42,29 +33,42 @@ template <class F, class... Arguments> BadInput refusal(std::string message, F* 
   return {std::move(message), [=] { (void)f(arguments..., Site::current()); }};
 }
 
+using SampleCall = std::function<Tensor(const std::vector<Tensor>&)>;
+
 struct CheckedSample {
   std::string name;
-  bool kinked;
-  std::vector<Tensor> inputs;
-  std::function<Tensor(const std::vector<Tensor>&)> run;
+  std::vector<Tensor> inputs;  // f64; index inputs i64, masks bool
+  SampleCall run;
+  bool kinked = false;  // at a point without a derivative: duals must agree with backward, differences need not
   // Empty, or the ops that this op fuses. On the CPU the bits must be equal: value and gradients, in every dtype.
-  std::function<Tensor(const std::vector<Tensor>&)> composed = {};
+  SampleCall composed = {};
 };
+using Samples = std::vector<CheckedSample>;
+
+// Returns f(inputs..., arguments...), f a function of autograd/ops.h.
+template <class... Given, class... Arguments> SampleCall call(Tensor (*f)(Given...), Arguments... arguments) {
+  return [=](const std::vector<Tensor>& in) {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) { return f(in[K]..., arguments..., Site::current()); }(
+               std::make_index_sequence<sizeof...(Given) - sizeof...(Arguments) - 1>());
+  };
+}
+// Returns the gradient at an x of this shape of f(x, inputs), linear in x, as a function of the inputs; the first is dy.
+SampleCall adjoint(std::function<Tensor(const Tensor& x, const std::vector<Tensor>& in)> f, const Shape& x);
+
 // Samples f(x, arguments...) as a function of x, which is drawn from the normal distribution.
 template <class... Arguments> struct Drawn {
   std::string name;
   Shape x;
   std::tuple<Arguments...> arguments = {};
 };
-template <class... Arguments, class F>
-std::function<std::vector<CheckedSample>()> drawn(F* f, std::vector<Drawn<Arguments...>> all) {
+template <class... Arguments, class F> std::function<Samples()> drawn(F* f, std::vector<Drawn<Arguments...>> all) {
   return [=] {
-    std::vector<CheckedSample> samples;
+    Samples samples;
     for (const auto& [name, x, arguments] : all) {
       const auto run = [f, with = arguments](const std::vector<Tensor>& in) {
         return std::apply([&](const Arguments&... each) { return f(in[0], each..., Site::current()); }, with);
       };
-      samples.push_back({name, false, {draw::normal(x)}, run});
+      samples.push_back({name, {draw::normal(x)}, run});
     }
     return samples;
   };
@@ -72,14 +76,19 @@ std::function<std::vector<CheckedSample>()> drawn(F* f, std::vector<Drawn<Argume
 
 struct CheckedOp {
   std::string name;
-  bool once;
-  std::function<std::vector<CheckedSample>()> samples;
+  std::function<Samples()> samples;
   std::function<std::vector<BadInput>()> bad_inputs = {};
   // Empty, or computes sample 0 by other means in f64: by plain loops or by other ops.
-  std::function<Tensor(const std::vector<Tensor>&)> reference = {};
+  SampleCall reference = {};
+  bool once = false;          // differentiable once
   bool on_cpu_alone = false;  // no other device has a kernel for it
 };
 
 std::vector<CheckedOp>& checked_ops();
+
+// Registers an op with all of these.
+struct Checked {
+  Checked(CheckedOp op);
+};
 
 }  // namespace whence

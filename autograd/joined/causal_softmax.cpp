@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "autograd/backward.h"
-#include "autograd/check/checked.h"
 #include "autograd/joined/joined_ops.h"
+#include "autograd/op.h"
 #include "tensor/device/joined_kernels.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
@@ -80,38 +80,7 @@ struct CausalSoftmax {
           " queries and ", steps->key.size(1), " keys given; as many of each required");
     }
   }
-
-  static Steps run(index_t length) {
-    const Tensor positions = raw::unsqueeze(Tensor::arange(length), 0);
-    return Steps::of(positions, positions, true);
-  }
-  static Samples<CausalSoftmax> samples() {
-    const Tensor keys = raw::unsqueeze(Tensor::arange(5), 0), uneven = Tensor::of({0, 2, 3}, {1, 3}, DType::i64);
-    return {{"a run", {0, run(5)}, {draw::normal({2, 2, 5, 5}), draw::normal({2, 5})}},
-        {"behind other tokens", {3, Steps::of(raw::slice(keys, 1, 3, 5), keys, true)},
-            {draw::normal({1, 3, 2, 5}), draw::normal({3, 5})}},
-        {"uneven steps", {0, Steps::of(uneven, uneven, true)}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
-        {"one token", {0, run(1)}, {draw::normal({1, 1, 1, 1}), draw::normal({1, 1})}},
-        {"no bias", {0}, {draw::normal({2, 2, 4, 4}), Tensor()}},
-        {"no bias, behind other tokens", {3}, {draw::normal({2, 3, 6}), Tensor()}},
-        {"no bias, rows that see all", {4}, {draw::normal({3, 5}), Tensor()}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {refusal("causal_softmax_by_distance: table is [1,3]; [2,3] required", causal_softmax_by_distance,
-                draw::zeros(1, 2, 3, 3), draw::zeros(1, 3), run(3), 0),
-        refusal(
-            "causal_softmax_by_distance: x is [1,1,2,3]; steps of 1 sequences of 3 queries and 3 keys given; as many "
-            "of each required",
-            causal_softmax_by_distance, draw::zeros(1, 1, 2, 3), draw::zeros(1, 3), run(3), 0),
-        refusal("causal_softmax: x is [3]; [..., i, j] required", causal_softmax, draw::zeros(3), 0),
-        refusal("causal_softmax: first_row is -1; 0 or more required", causal_softmax, draw::zeros(3, 3), -1)};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    return softmax(in[0] + by_distance(in[1], run(5)), raw::band_mask(5, 5, {}, {}, Device::cpu()));
-  }
 };
-
-const Checked<CausalSoftmax> checked;
 
 }  // namespace
 

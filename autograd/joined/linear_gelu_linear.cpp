@@ -2,8 +2,8 @@
 //   y = g W_out' + b_out,  g = gelu(h),  h = x W_in' + b_in        x:[... in]  W_in:[hidden in]  W_out:[out hidden]
 //   dW_out = dy' g    db_out = sum over rows of dy    dh = gelu'(h) (dy W_out)
 //   dW_in = dh' x     db_in = sum over rows of dh     dx = dh W_in
-#include "autograd/check/checked.h"
 #include "autograd/joined/joined_ops.h"
+#include "autograd/op.h"
 #include "tensor/device/joined_kernels.h"
 #include "tensor/raw.h"
 
@@ -85,34 +85,7 @@ struct LinearGeluLinear {
     check_bias("bias_in", bias_in, weight_in);
     check_bias("bias_out", bias_out, weight_out);
   }
-
-  static Samples<LinearGeluLinear> samples() {
-    const Shape in{8, 4}, out{3, 8};
-    const auto sample = [&](const char* called, const Tensor& x, bool with_in, bool with_out) {
-      const Tensor bias_in = with_in ? draw::normal({8}) : Tensor(), bias_out = with_out ? draw::normal({3}) : Tensor();
-      return Sample<LinearGeluLinear>{called, {}, {x, draw::normal(in), bias_in, draw::normal(out), bias_out}};
-    };
-    return {sample("rows", draw::normal({3, 4}), true, true),
-        sample("leading axes", draw::normal({2, 3, 4}), true, true),
-        sample("no biases", draw::normal({3, 4}), false, false),
-        sample("a bias within", draw::normal({3, 4}), true, false),
-        sample("a bias behind", draw::normal({3, 4}), false, true),
-        sample("one row without an axis", draw::normal({4}), true, true),
-        sample("no rows", draw::normal({0, 4}), true, true)};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {refusal("linear_gelu_linear: x is [2,3], weight_in is [4,3], weight_out is [3,5]; x [... in], weight_in "
-                    "[hidden,in] and weight_out [out,hidden] required",
-                linear_gelu_linear, draw::zeros(2, 3), draw::zeros(4, 3), Tensor(), draw::zeros(3, 5), Tensor()),
-        refusal("linear_gelu_linear: bias_out is [4]; [3] required", linear_gelu_linear, draw::zeros(2, 3),
-            draw::zeros(4, 3), draw::zeros(4), draw::zeros(3, 4), draw::zeros(4))};
-  }
-  static Tensor composed(const std::vector<Tensor>& in) {
-    return linear(gelu(linear(in[0], in[1], in[2])), in[3], in[4]);
-  }
 };
-
-const Checked<LinearGeluLinear> checked;
 
 }  // namespace
 

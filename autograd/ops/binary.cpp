@@ -1,6 +1,6 @@
 // Functions of two numbers that broadcast as numpy does: y = f(a, b). sum_to reduces a gradient over stretched axes.
 #include "autograd/backward.h"
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -12,32 +12,13 @@ Tensor filled(double number, const Tensor& x) {
   return raw::expand(Tensor::scalar(number, x.dtype(), x.device()), x.shape());
 }
 
-// The common part of these ops: samples with equal shapes, each operand broadcast, both broadcast, 0-d and empty.
-template <class Op, class F> struct Broadcasting {
+template <class F> struct Broadcasting {
   static constexpr const char* name = F::facts.name;
   static constexpr bool broadcasts = true;
-  static Tensor draw_b(const Shape& shape) { return draw::normal(shape); }
-  static Samples<Op> samples() {
-    Samples<Op> all;
-    const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}}, {{2, 3, 4}, {4}}, {{3, 1}, {1, 7}}, {{5}, {2, 1, 5}},
-        {{}, {2, 3}}, {{2, 1, 3}, {}}, {{}, {}}, {{0, 4}, {1, 4}}, {{1}, {0}}, {{2, 3, 1, 5}, {3, 4, 1}}};
-    for (const auto& [a, b] : shapes) all.push_back({to_text(a, " ", b), {}, {draw::normal(a), Op::draw_b(b)}});
-    return all;
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const std::string op = name;
-    const auto call = [](const Tensor& a, const Tensor& b, Site) { return apply(Op{}, Site::current(), a, b); };
-    return {
-        refusal(op + ": a is [2,3], b is [2,4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand "
-                     "one of them",
-            +call, draw::zeros(2, 3), draw::zeros(2, 4)),
-        refusal(op + ": a is f32, b is f64; equal dtypes required; convert with cast", +call, draw::zeros(2),
-            Tensor::zeros({2}, DType::f64))};
-  }
 };
 
 // y = a + b, or a - b    da = dy    db = dy, or -dy
-template <class F> struct Sum : Broadcasting<Sum<F>, F> {
+template <class F> struct Sum : Broadcasting<F> {
   struct Saved {
     Shape a, b;
   };
@@ -53,7 +34,7 @@ template <class F> struct Sum : Broadcasting<Sum<F>, F> {
 };
 
 // y = a b    da = dy b    db = dy a
-struct Multiply : Broadcasting<Multiply, functions::Multiply> {
+struct Multiply : Broadcasting<functions::Multiply> {
   static constexpr std::size_t factor = 1;
   struct Saved {
     SavedTensor a, b;  // each saved only if the other one needs it
@@ -74,7 +55,7 @@ struct Multiply : Broadcasting<Multiply, functions::Multiply> {
 };
 
 // y = a / b    da = dy / b    db = -(dy / b) y
-struct Divide : Broadcasting<Divide, functions::Divide> {
+struct Divide : Broadcasting<functions::Divide> {
   static constexpr std::size_t factor = 1;
   struct Saved {
     SavedTensor b, y;
@@ -95,12 +76,11 @@ struct Divide : Broadcasting<Divide, functions::Divide> {
     if (needs[1]) grads[1] = affine(sum_to(multiply(dy_by_b, saved.y.get()), b.shape()), -1, 0);
     return grads;
   }
-  static Tensor draw_b(const Shape& shape) { return draw::uniform(shape, 0.5, 2); }  // away from 0
 };
 
 // y = max(a, b) or min(a, b): the gradient goes to the operand taken; if both are equal, each gets half.
 //   da = dy s    db = dy (1 - s)    s = 1 where a is taken, 0 where b is, 1/2 where they are equal
-template <class F> struct Extremum : Broadcasting<Extremum<F>, F> {
+template <class F> struct Extremum : Broadcasting<F> {
   struct Saved {
     SavedTensor a, b;
   };
@@ -124,19 +104,12 @@ template <class F> struct Extremum : Broadcasting<Extremum<F>, F> {
     if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(functions::Affine{}, share, {-1, 1})), b.shape());
     return grads;
   }
-  static Samples<Extremum> samples() {
-    Samples<Extremum> all = Broadcasting<Extremum, F>::samples();
-    all.push_back({"ties", {}, {draw::integers({4, 5}, -1, 1), draw::integers({4, 5}, -1, 1)}, true});
-    return all;
-  }
 };
 
 using Add = Sum<functions::Add>;
 using Subtract = Sum<functions::Subtract>;
 using Maximum = Extremum<functions::Maximum>;
 using Minimum = Extremum<functions::Minimum>;
-const Checked<Add, Subtract, Multiply, Divide, Maximum, Minimum> checked;
-
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, Site site) { return apply(Add{}, site, a, b); }

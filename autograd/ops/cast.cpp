@@ -1,13 +1,15 @@
 // Conversion to another dtype: y = x rounded once    dx = dy cast back
-#include "autograd/check/checked.h"
 #include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
 namespace whence {
-namespace {
 
-Tensor converted(const Tensor& x, DType dtype, const Site& site) {
+namespace detail {
+Tensor converted(const Tensor& x, DType dtype, Site site);  // x also if the dtype is its own: autograd/samples/cast.cpp
+}
+
+Tensor detail::converted(const Tensor& x, DType dtype, Site site) {
   // A dual stays dual: gradient checks test the formula, not the rounding.
   const auto round = [](const Tensor& from, DType to, DType) {
     return from.dtype() == DType::dual && is_floating(to) ? from.detach() : raw::cast(from, to);
@@ -16,14 +18,9 @@ Tensor converted(const Tensor& x, DType dtype, const Site& site) {
   return linear_map("cast", site, x, round, back, dtype, x.dtype());
 }
 
-const CheckedEntry checked(
-    {"cast", false, drawn<DType>(converted, {{"to f64", {3, 4}, DType::f64}, {"0-d to f64", {}, DType::f64}})});
-
-}  // namespace
-
 Tensor cast(const Tensor& x, DType dtype, Site site) {
   if (x.dtype() == dtype) return x;
-  return converted(is_floating(dtype) ? x : x.detach(), dtype, site);  // integers have no gradient
+  return detail::converted(is_floating(dtype) ? x : x.detach(), dtype, site);  // integers have no gradient
 }
 
 }  // namespace whence

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -67,24 +67,6 @@ Tensor join(int axis, const std::vector<Tensor>& parts) {
   }
   return y;
 }
-
-std::vector<CheckedSample> concat_samples() {
-  const auto along = [](int axis) { return [axis](const std::vector<Tensor>& in) { return concat_along(axis, in); }; };
-  return {{"three parts, middle axis", false,
-              {draw::normal({2, 1, 3}), draw::normal({2, 4, 3}), draw::normal({2, 2, 3})}, along(1)},
-      {"last axis", false, {draw::normal({3, 2}), draw::normal({3, 5})}, along(-1)},
-      {"one part", false, {draw::normal({3})}, along(0)},
-      {"an empty part", false, {draw::normal({0, 2}), draw::normal({3, 2})}, along(0)}};
-}
-
-std::vector<BadInput> concat_refusals() {
-  const std::vector<Tensor> parts{draw::zeros(2, 3), draw::zeros(3, 3)}, none;
-  return {refusal("concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required", concat_along,
-              1, parts),
-      refusal("concat_along: no parts given; at least one required", concat_along, 0, none)};
-}
-
-const CheckedEntry checked({op_name, false, concat_samples, concat_refusals, {}});
 
 }  // namespace
 

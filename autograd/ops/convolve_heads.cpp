@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/launch.h"
 #include "tensor/parallel.h"
@@ -190,39 +190,6 @@ struct ConvolveHeads {
           ", q, k] with k odd and at most ", most_taps, " required");
     if (reach < 0) fail(name, "reach ", reach, " given; 0 or more required");
   }
-  static Samples<ConvolveHeads> samples() {
-    const auto drawn = [](const char* called, const Shape& x, index_t q, index_t k, index_t behind, bool later) {
-      return Sample<ConvolveHeads>{called, {behind, later}, {draw::normal(x), draw::normal({x[1], q, k})}};
-    };
-    return {drawn("causal", {2, 3, 4, 4}, 2, 3, 0, false), drawn("transposed", {2, 3, 4, 4}, 2, 3, 0, true),
-        drawn("all keys", {1, 2, 3, 5}, 3, 5, 5, false), drawn("later rows", {1, 2, 3, 6}, 2, 3, 3, false),
-        drawn("wider than the row", {1, 1, 2, 2}, 4, 7, 0, false), drawn("one tap", {1, 2, 3, 3}, 1, 1, 0, false),
-        drawn("more keys than a tile", {1, 1, 2, 259}, 2, 5, 258, false),
-        drawn("no keys", {1, 2, 3, 0}, 2, 3, 0, false), drawn("no batch", {0, 2, 3, 4}, 2, 3, 0, false)};
-  }
-  // The first sample, of 4 rows and keys, q = 2 and k = 3, by shifted copies.
-  static Tensor reference(const std::vector<Tensor>& in) {
-    const Tensor seen = cumulative_sum(
-                     Tensor::of({1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}, {4, 4}, DType::f64), 0),
-                 x = in[0] * seen, row = Tensor::zeros({2, 3, 1, 4}, DType::f64),
-                 key = Tensor::zeros({2, 3, 5, 1}, DType::f64),
-                 padded = concat_along(3, {key, concat_along(2, {row, x}), key});
-    Tensor y = x * 0.0;
-    for (index_t a = 0; a < 2; ++a)
-      for (index_t c = 0; c < 3; ++c)
-        y = y + slice(slice(padded, 2, a, a + 4), 3, c, c + 4) *
-                    reshape(slice(slice(in[1], 1, a, a + 1), 2, c, c + 1), {3, 1, 1});
-    return y * seen;
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(1, 2, 3, 3);
-    return {refusal("convolve_heads: x is [2,3]; [b, h, i, j] required", convolve_heads, draw::zeros(2, 3),
-                draw::zeros(2, 1, 1), 0),
-        refusal(
-            "convolve_heads: x is [1,2,3,3], weight is [2,1,2]; weight [2, q, k] with k odd and at most 63 required",
-            convolve_heads, x, draw::zeros(2, 1, 2), 0),
-        refusal("convolve_heads: reach -1 given; 0 or more required", convolve_heads, x, draw::zeros(2, 1, 1), -1)};
-  }
 };
 
 // dw[a,c] = sum_{b,i,j} g[i,j] x[the key that tap a, c reads]
@@ -255,11 +222,6 @@ struct HeadKernelGradient {
     if (needs[1]) grads[1] = apply(ConvolveHeads{reach, !flipped}, Site::current(), saved.g.get(), dz);
     return grads;
   }
-  static Samples<HeadKernelGradient> samples() {
-    const Shape shape{2, 2, 3, 4};
-    return {{"causal", {0, 2, 3, false}, {draw::normal(shape), draw::normal(shape)}},
-        {"transposed", {1, 2, 3, true}, {draw::normal(shape), draw::normal(shape)}}};
-  }
 };
 
 Grads<2> ConvolveHeads::backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
@@ -271,8 +233,6 @@ Grads<2> ConvolveHeads::backward(const Saved& saved, const Tensor& dy, Needs<2> 
         apply(HeadKernelGradient{reach, weight.size(1), weight.size(2), flipped}, Site::current(), dy, saved.x.get());
   return grads;
 }
-
-const Checked<ConvolveHeads, HeadKernelGradient> checked;
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 //   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]    dbias[o] = sum_{b,i,j} dy[b,o,i,j]
 // The three sums are linear in each argument, and the derivatives of each are the other two. So second derivatives
 // exist.
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
 #include "tensor/raw.h"
@@ -42,10 +42,6 @@ struct Adjoint {
         {g.size(0), g.size(1), g.size(2), g.size(3), weight.size(1), keys, k, k - 1 - left}, g, weight, Tensor(), true);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
-  static Samples<Adjoint> samples() {
-    return {{"width 3", {1, 1}, {draw::normal({2, 3, 2, 5}), draw::normal({3, 2, 1, 3})}},
-        {"left, cropped on the right", {3, -1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 5, 1, 2})}}};
-  }
 };
 
 // dw[o,c,0,t] = sum_{b,i,j} g[b,o,i,j] x[b,c,i,j+t-left]
@@ -65,10 +61,6 @@ struct KernelGradient {
     return dweight;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
-  static Samples<KernelGradient> samples() {
-    return {{"width 3", {1, 1, 3}, {draw::normal({2, 3, 2, 5}), draw::normal({2, 2, 2, 5})}},
-        {"left, cropped on the right", {3, -1, 2}, {draw::normal({1, 2, 3, 4}), draw::normal({1, 5, 3, 3})}}};
-  }
 };
 
 struct ConvolveKeys {
@@ -113,33 +105,6 @@ struct ConvolveKeys {
           "; keys + left + right >= ", weight.size(3) - 1, " required; pad more");
     }
   }
-  static Samples<ConvolveKeys> samples() {
-    const auto drawn = [](const char* name, const Shape& x, index_t outputs, index_t k, index_t before, index_t after) {
-      return Sample<ConvolveKeys>{
-          name, {before, after}, {draw::normal(x), draw::normal({outputs, x[1], 1, k}), draw::normal({outputs})}};
-    };
-    Samples<ConvolveKeys> all = {drawn("width 3", {2, 3, 4, 7}, 5, 3, 1, 1),
-        drawn("a linear layer over the heads", {2, 6, 3, 5}, 4, 1, 0, 0),
-        drawn("width 5, odd extents", {1, 3, 3, 9}, 1, 5, 2, 2), drawn("keys before only", {2, 2, 3, 6}, 3, 3, 2, 0),
-        drawn("padding that widens", {1, 2, 2, 4}, 2, 2, 3, 4), drawn("cropped", {1, 2, 2, 6}, 2, 3, -1, 0),
-        drawn("keys after only", {1, 1, 2, 5}, 2, 4, 0, 3), drawn("wider than the row", {1, 2, 2, 2}, 3, 7, 3, 3),
-        drawn("more keys than a tile", {1, 2, 1, 515}, 2, 3, 1, 1), drawn("one row, one key", {1, 3, 1, 1}, 2, 1, 0, 0),
-        drawn("no keys", {1, 2, 3, 0}, 2, 3, 1, 1), drawn("no batch", {0, 2, 3, 4}, 2, 3, 1, 1)};
-    all.push_back({"without bias", {1, 1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 2, 1, 3}), Tensor()}});
-    return all;
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(1, 2, 3, 2);
-    return {refusal("convolve_keys: x is [2,3]; [b, c, i, j] required", convolve_keys, draw::zeros(2, 3),
-                draw::zeros(1, 3, 1, 1), Tensor(), 0, 0),
-        refusal("convolve_keys: x is [1,2,3,2], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
-            convolve_keys, x, draw::zeros(5, 3, 1, 1), Tensor(), 0, 0),
-        refusal("convolve_keys: bias is [4]; [5] required", convolve_keys, x, draw::zeros(5, 2, 1, 1), draw::zeros(4),
-            0, 0),
-        refusal(
-            "convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
-            convolve_keys, x, draw::zeros(1, 2, 1, 5), Tensor(), 0, 0)};
-  }
 };
 
 Grads<2> Adjoint::backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
@@ -156,8 +121,6 @@ Grads<2> KernelGradient::backward(const Saved& saved, const Tensor& dz, Needs<2>
   if (needs[1]) grads[1] = apply(Adjoint{left, right}, Site::current(), saved.g.get(), dz);
   return grads;
 }
-
-const Checked<ConvolveKeys, Adjoint, KernelGradient> checked;
 
 }  // namespace
 

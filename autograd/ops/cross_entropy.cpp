@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
 #include "tensor/raw.h"
@@ -90,26 +90,7 @@ struct CrossEntropy {
       fail(name, "logits are ", logits.shape(), ", target is ", target.shape(),
           "; [... v] and [...] required, nothing broadcasts");
   }
-
-  static Samples<CrossEntropy> samples() {
-    return {{"rows", {-1}, {draw::normal({4, 11}), draw::index({4}, 11)}},
-        {"leading axes", {-1}, {draw::normal({2, 3, 5}), draw::index({2, 3}, 5)}},
-        {"some ignored", {-100}, {draw::normal({3, 17}), Tensor::of({-100, 16, 0}, {3}, DType::i32)}},
-        {"all ignored", {-1}, {draw::normal({2, 3}), Tensor::full({2}, -1, DType::i64)}},
-        {"one row without an axis", {-1}, {draw::normal({5}), draw::index({}, 5)}},
-        {"no rows", {-1}, {draw::normal({0, 3}), draw::index({0}, 3)}},
-        {"the sum", {-1, true}, {draw::normal({2, 3, 5}), draw::index({2, 3}, 5)}},
-        {"the sum, some ignored", {-100, true}, {draw::normal({3, 17}), Tensor::of({-100, 16, 0}, {3}, DType::i32)}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {refusal("cross_entropy: target at [1] is 3; a value in [0, 3) required, or -1 to ignore it", cross_entropy,
-                draw::zeros(2, 3), Tensor::of({0, 3}, {2}, DType::i64), -1),
-        refusal("cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts",
-            cross_entropy, draw::zeros(2, 3), Tensor::of({0}, {1}, DType::i64), -1)};
-  }
 };
-
-const Checked<CrossEntropy> checked;
 
 }  // namespace
 

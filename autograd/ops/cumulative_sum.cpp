@@ -1,6 +1,5 @@
 // Running sums along an axis, from either end. The adjoint of one direction is the other.
 //   y_j = sum_{l <= j} x_l    dx_l = sum_{j >= l} dy_j        x_l is in every y_j from j = l on
-#include "autograd/check/checked.h"
 #include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -31,20 +30,6 @@ Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& sit
   const DType dtype = wide ? compute_dtype(x.dtype()) : x.dtype();
   return running_sum(x, normal_axis(name, axis, x.rank()), reverse, dtype, site);
 }
-
-std::vector<BadInput> sum_refusals() {
-  return {refusal("cumulative_sum: x is []; at least one axis required", cumulative_sum, draw::zeros(), 0),
-      refusal("reverse_cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", reverse_cumulative_sum,
-          draw::zeros(2, 3), 2, false)};
-}
-
-const CheckedEntry checked({"cumulative_sum", false,
-    drawn<int, bool, bool>(along,
-        {{"forwards", {2, 3, 5}, {-1, false, false}}, {"backwards", {4, 9}, {-1, true, false}},
-            {"long rows", {2, 67}, {-1, true, false}}, {"one element", {3, 1}, {-1, false, false}},
-            {"no elements", {2, 0}, {-1, false, false}}, {"first axis, forwards", {5, 3}, {0, false, false}},
-            {"middle axis, backwards", {2, 4, 3}, {1, true, false}}, {"backwards, wide", {4, 40}, {-1, true, true}}}),
-    sum_refusals});
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 //   gather:        y[..., j, ...] = x[..., index[..., j, ...], ...]
 //                  dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j: the same bits on every run
 //   sum_by_index:  y[..., n] = sum over j with index[..., j] = n of x[..., j]      dx[..., j] = dy[..., index[..., j]]
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
 
@@ -43,25 +43,6 @@ struct Gather {
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
-  static Samples<Gather> samples() {
-    return {{"last axis", {1}, {draw::normal({3, 5}), draw::index({3, 7}, 5)}},
-        {"first axis", {0}, {draw::normal({4, 2, 3}), draw::index({6, 2, 3}, 4)}},
-        {"middle axis", {1}, {draw::normal({2, 3, 4}), draw::index({2, 2, 4}, 3)}},
-        {"one index for all heads", {3}, {draw::normal({2, 3, 4, 5}), draw::index({1, 1, 4, 6}, 5)}},
-        {"one index for all rows", {3}, {draw::normal({2, 2, 3, 5}), draw::index({2, 1, 1, 2}, 5)}},
-        {"one index for the first axis", {1}, {draw::normal({3, 4, 2}), draw::index({1, 3, 2}, 4)}},
-        {"no index", {1}, {draw::normal({2, 3}), draw::index({2, 0}, 3)}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(2, 3);
-    return {refusal("gather: index at [1,0] is 3; a value in [0, 3) required", gather, x, 1,
-                Tensor::of({0, 3}, {2, 1}, DType::i64)),
-        refusal("gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
-            gather, x, 1, Tensor::zeros({3, 1}, DType::i64)),
-        refusal("gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
-            gather, x, 0, Tensor::zeros({2, 1}, DType::i64)),
-        refusal("gather: index is f32; i64 or i32 required; convert with cast", gather, x, 1, draw::zeros(2, 1))};
-  }
 };
 
 // y[..., n, ...] = sum over j with index[..., j, ...] = n of x[..., j, ...]
@@ -84,28 +65,11 @@ struct SumByIndex {
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     return {apply(Gather{axis}, Site::current(), dy, saved.index.get()), Tensor()};
   }
-  static Samples<SumByIndex> samples() {
-    return {{"last axis", {1, 4}, {draw::normal({3, 7}), draw::index({3, 7}, 4)}},
-        {"first axis, one row hit often", {0, 2}, {draw::normal({6, 2}), draw::index({6, 2}, 1)}},
-        {"one index for all heads", {3, 5}, {draw::normal({2, 3, 4, 6}), draw::index({1, 1, 4, 6}, 5)}},
-        {"one index for all rows", {2, 3}, {draw::normal({2, 3, 4}), draw::index({2, 1, 4}, 3)}},
-        {"nothing to add", {1, 3}, {draw::normal({2, 0}), draw::index({2, 0}, 3)}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(2, 3), index = Tensor::of({0, 2, 1}, {1, 3}, DType::i64);
-    return {refusal("sum_by_index: index at [0,1] is 2; a value in [0, 2) required", sum_by_index, x, index, 2),
-        refusal("sum_by_index: x is [2,2], index is [1,3]; equal extents required, or 1 in index before the last axis",
-            sum_by_index, draw::zeros(2, 2), index, 4),
-        refusal("sum_by_index: rows -1 given; 0 or more required", sum_by_index, x, index, -1),
-        refusal("sum_by_index: x is []; at least one axis required", sum_by_index, draw::zeros(), index, 1)};
-  }
 };
 
 Grads<2> Gather::backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
   return {apply(SumByIndex{axis, saved.rows}, Site::current(), dy, saved.index.get()), Tensor()};
 }
-
-const Checked<Gather, SumByIndex> checked;
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -88,27 +88,7 @@ struct LerpAt {
           "; [... n] with n > 0 and [... m] with the same leading axes required; expand one of them");
     }
   }
-
-  static Samples<LerpAt> samples() {
-    return {{"interior", {}, {draw::normal({2, 3, 6}), draw::uniform({2, 3, 5}, 0, 5)}},
-        {"integer positions", {}, {draw::normal({1, 6}), draw::integers({1, 9}, 0, 5)}, true},
-        {"one-row table", {}, {draw::normal({4, 1}), Tensor::zeros({4, 7}, DType::f64)}, true},
-        {"long rows", {}, {draw::normal({2, 9}), draw::uniform({2, 301}, 0, 8)}},
-        {"outside the table", {}, {draw::normal({3, 4}), draw::uniform({3, 6}, 3.5, 7)}},
-        {"no positions", {}, {draw::normal({2, 4}), draw::normal({2, 0})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {
-        refusal("lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
-                "required; expand one of them",
-            lerp_at, draw::zeros(2, 4), draw::zeros(3, 5)),
-        refusal("lerp_at: table is f64, position is f32; equal dtypes required; convert with cast", lerp_at,
-            Tensor::zeros({2, 4}, DType::f64), draw::zeros(2, 5))};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) { return of_parts(in); }
 };
-
-const Checked<LerpAt> checked;
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // The affine map of a layer.    y = x W' + b,  x:[... in]  W:[out in]  b:[out]  ->  y:[... out]
 //   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes are folded into rows: no batched product)
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -58,26 +58,7 @@ struct Linear {
     raw::require_alike(name, "x", x, "bias", bias);
     raw::require_shape(name, "bias", bias, {weight.size(0)});
   }
-
-  static Samples<Linear> samples() {
-    return {{"rows", {}, {draw::normal({3, 4}), draw::normal({5, 4}), draw::normal({5})}},
-        {"leading axes", {}, {draw::normal({2, 3, 4}), draw::normal({2, 4}), draw::normal({2})}},
-        {"no bias", {}, {draw::normal({3, 4}), draw::normal({1, 4}), Tensor()}},
-        {"one row without an axis", {}, {draw::normal({4}), draw::normal({3, 4}), draw::normal({3})}},
-        {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(2, 3), weight = draw::zeros(4, 3);
-    return {refusal("linear: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required", linear, x,
-                draw::zeros(3, 4), Tensor()),
-        refusal("linear: bias is [3]; [4] required", linear, x, weight, draw::zeros(3)),
-        refusal("linear: x is f32, weight is f64; equal dtypes required; convert with cast", linear, x,
-            Tensor::zeros({4, 3}, DType::f64), Tensor())};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1])) + in[2]; }
 };
-
-const Checked<Linear> checked;
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // Keeps some entries and overwrites the others.    y = mask ? x : value    dx = mask ? dy : 0
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -23,20 +23,7 @@ struct Masked {
   }
   bool by_element(std::size_t input) const { return input == 0; }
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::masked}; }
-
-  static Samples<Masked> samples() {
-    return {{"mask that broadcasts", {-2.5}, {draw::normal({2, 3, 4}), draw::mask({3, 4}, 0.5)}},
-        {"mask of x's shape", {0}, {draw::normal({3, 5}), draw::mask({3, 5}, 0.5)}},
-        {"0-d", {1}, {draw::normal({}), Tensor::zeros({}, DType::boolean)}},
-        {"nothing", {1}, {draw::normal({0, 3}), draw::mask({3}, 0.5)}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(2, 3);
-    return {refusal("masked: mask is f32; bool required; convert with cast", masked, x, x, 0)};
-  }
 };
-
-const Checked<Masked> checked;
 
 }  // namespace
 

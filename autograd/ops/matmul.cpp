@@ -3,7 +3,7 @@
 // With one b for a whole batch (a weight, CoPE's table) the batch is folded into m, and for db into the summed axis:
 // one tall product.
 #include "autograd/backward.h"
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -52,27 +52,7 @@ struct MatMul {
     }
     return grads;
   }
-
-  static Samples<MatMul> samples() {
-    return {{"batched", {0.5}, {draw::normal({2, 3, 4}), draw::normal({2, 4, 5})}},
-        {"two matrices", {1}, {draw::normal({3, 4}), draw::normal({4, 2})}},
-        {"one b for a batch", {-2}, {draw::normal({2, 3, 2, 4}), draw::normal({4, 5})}},
-        {"one a for a batch", {1}, {draw::normal({3, 4}), draw::normal({2, 4, 2})}},
-        {"both broadcast", {1}, {draw::normal({2, 1, 3, 4}), draw::normal({1, 5, 4, 2})}},
-        {"one b for several a", {0.5}, {draw::normal({2, 3, 2, 4}), draw::normal({2, 1, 4, 5})}},
-        {"one b of extent 1", {1}, {draw::normal({3, 2, 4}), draw::normal({1, 4, 2})}},
-        {"vectors as matrices", {1}, {draw::normal({1, 7}), draw::normal({7, 1})}},
-        {"no rows", {1}, {draw::normal({2, 0, 3}), draw::normal({3, 4})}},
-        {"nothing to sum", {1}, {draw::normal({2, 0}), draw::normal({0, 3})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {refusal(
-        "matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b",
-        matmul, draw::zeros(2, 3, 4), draw::zeros(2, 5, 4), 1)};
-  }
 };
-
-const Checked<MatMul> checked;
 
 }  // namespace
 

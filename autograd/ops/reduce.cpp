@@ -1,6 +1,5 @@
 // Sums, means and maxima along axes. Backward gives one number to all elements that were summed: an expanded view, no
 // copy.
-#include "autograd/check/checked.h"
 #include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -72,42 +71,4 @@ Tensor maximum_along(const Tensor& x, int axis, Site site) {
   return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), site), normal, 0, site);
 }
 
-// ---- samples ----
-
-namespace {
-
-std::vector<CheckedSample> maximum_samples() {
-  const auto along = [](int axis) {
-    return [axis](const std::vector<Tensor>& in) { return maximum_along(in[0], axis); };
-  };
-  return {{"last axis", false, {draw::normal({3, 5})}, along(-1)},
-      {"middle axis", false, {draw::normal({2, 4, 3})}, along(1)},
-      {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)}, {"one axis", false, {draw::normal({7})}, along(0)}};
-}
-std::vector<BadInput> axis_refusals() {
-  return {refusal("sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", sum, draw::zeros(2, 3), AxisList{2},
-              false),
-      refusal("sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required", sum_to, draw::zeros(2, 3),
-          Shape{2}),
-      refusal("maximum_along: x is [2,0]; at least one element along axis 1 required", maximum_along, draw::zeros(2, 0),
-          1)};
-}
-
-const CheckedEntry checked[] = {
-    {{"sum", false,
-        drawn<AxisList, bool>(
-            sum, {{"all", {2, 3, 4}, {AxisList{}, false}}, {"middle axis", {2, 3, 4}, {AxisList{1}, false}},
-                     {"two axes, kept", {2, 3, 4}, {AxisList{0, -1}, true}}, {"0-d", {}, {AxisList{}, false}},
-                     {"of nothing", {3, 0}, {AxisList{1}, false}}}),
-        axis_refusals}},
-    {{"mean", false,
-        drawn<AxisList, bool>(
-            mean, {{"all", {3, 5}, {AxisList{}, false}}, {"last axis, kept", {2, 3, 4}, {AxisList{-1}, true}},
-                      {"outer axes", {2, 3, 4}, {AxisList{0, 1}, false}}})}},
-    {{"sum_to", false,
-        drawn<Shape>(sum_to, {{"inner and leading axis", {2, 3, 4}, Shape{3, 1}}, {"to 0-d", {2, 3}, Shape{}},
-                                 {"from nothing", {0, 3}, Shape{1, 3}}})}},
-    {{"maximum_along", false, maximum_samples}}};
-
-}  // namespace
 }  // namespace whence

@@ -2,7 +2,7 @@
 //   dx = y (dy - sum_j y_j dy_j)        If every entry of a row is masked, its y and dx are 0.
 #include <algorithm>
 
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -49,23 +49,7 @@ struct Softmax {
     }
     return all;
   }
-
-  static Samples<Softmax> samples() {
-    return {{"no mask", {}, {draw::normal({2, 3, 5}), Tensor()}},
-        {"mask that broadcasts", {}, {draw::normal({2, 4, 6}), draw::mask({4, 6}, 0.6)}},
-        {"a row that is masked altogether", {},
-            {draw::normal({2, 3}), Tensor::of({1, 0, 1, 0, 0, 0}, {2, 3}, DType::boolean)}},
-        {"one entry", {}, {draw::normal({3, 1}), Tensor()}}, {"no rows", {}, {draw::normal({0, 4}), Tensor()}},
-        {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor x = draw::zeros(3, 3);
-    return {refusal("softmax: mask is f32; bool required; convert with cast", softmax, x, x),
-        refusal("softmax: x is []; one axis or more is required; use unsqueeze", softmax, draw::zeros(), Tensor())};
-  }
 };
-
-const Checked<Softmax> checked;
 
 }  // namespace
 

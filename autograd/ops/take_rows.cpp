@@ -1,6 +1,6 @@
 // Rows of a table: an embedding.    table:[n c]  index:[...]  ->  y[..., :] = table[index[...], :]
 //   dtable[index[...], :] += dy[..., :]    in order of the index's elements for each row
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
 #include "tensor/divisor.h"
@@ -50,10 +50,6 @@ struct ScatterRows {
     return sums;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const;
-  static Samples<ScatterRows> samples() {
-    return {{"repeated rows", {4}, {draw::normal({2, 5, 3}), draw::index({2, 5}, 4)}},
-        {"no index", {2}, {draw::normal({0, 3}), draw::index({0}, 2)}}};
-  }
 };
 
 // The public function has already checked the index, so that backward does not check it again.
@@ -85,26 +81,11 @@ struct TakeRows {
     return {apply(ScatterRows{saved.rows}, Site::current(), dy, saved.index.get()), Tensor()};
   }
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
-  static Samples<TakeRows> samples() {
-    return {{"repeated rows", {}, {draw::normal({5, 3}), draw::index({2, 7}, 5)}},
-        {"one row, 0-d index", {}, {draw::normal({3, 4}), draw::index({}, 3)}},
-        {"no index", {}, {draw::normal({3, 2}), draw::index({0}, 3)}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    const Tensor table = draw::zeros(5, 2);
-    return {refusal("take_rows: index at [1,0] is 5; a value in [0, 5) required", take_rows, table,
-                Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64)),
-        refusal("take_rows: index at [0] is -1; a value in [0, 5) required", take_rows, table,
-            Tensor::of({-1}, {1}, DType::i32)),
-        refusal("take_rows: table is [5]; [n,c] required", take_rows, draw::zeros(5), Tensor::zeros({1}, DType::i64))};
-  }
 };
 
 Grads<2> ScatterRows::backward(const Saved& saved, const Tensor& dz, Needs<2>) const {
   return {apply(TakeRows{}, Site::current(), dz, saved.index.get()), Tensor()};
 }
-
-const Checked<TakeRows, ScatterRows> checked;
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // Functions of one number: y = f(x),  dx = f'(x) dy.  tensor/pointwise.h lists the functions and their derivatives.
 #include <cmath>
 
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -46,15 +46,6 @@ struct UnaryBackward {
     if (needs[1]) grads[1] = times_derivative(f, p, kept, dz);
     return grads;
   }
-  static Samples<UnaryBackward> samples() {
-    return {{"sigmoid", {functions::Sigmoid{}, {}}, {draw::uniform({3, 5}, 0.1, 0.9), draw::normal({3, 5})}},
-        {"gelu", {functions::Gelu{}, {}}, {draw::normal({2, 7}), draw::normal({2, 7})}},
-        {"exp of 0-d", {functions::Exp{}, {}}, {draw::normal({}), draw::normal({})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {refusal("unary_backward: saved is [2,3]; [3] required", unary_backward, Unary(functions::Exp{}),
-        draw::zeros(2, 3), draw::zeros(3), UnaryAttributes())};
-  }
 };
 
 // The reason for a small derivative, for each Flat in order.
@@ -91,31 +82,6 @@ struct UnaryOp {
     return all;
   }
 };
-
-// Samples of every function: numbers from its range, points with known values, its kinks and points next to them.
-std::vector<CheckedSample> samples_of(Unary f) {
-  const UnaryFacts& facts = facts_of(f);
-  const auto run = [f, p = facts.samples.attributes](const std::vector<Tensor>& in) { return unary(f, in[0], p); };
-  const auto sample = [&](const char* name, bool kinked, const std::vector<double>& x) {
-    return CheckedSample{name, kinked, {Tensor::of(x, {static_cast<index_t>(x.size())}, DType::f64)}, run};
-  };
-  std::vector<double> known, around;
-  for (const auto& point : facts.known)
-    if (std::isfinite(point.x)) known.push_back(point.x);
-  for (const auto& kink : facts.samples.kinks)
-    if (!std::isnan(kink.x)) around.insert(around.end(), {kink.x - 1, kink.x, kink.x + 1});
-  std::vector<CheckedSample> all{
-      {"drawn", false, {draw::uniform({2, 3, 5}, facts.samples.low, facts.samples.high)}, run},
-      sample("with known values", false, known)};
-  if (!around.empty()) all.push_back(sample("at its kinks", true, around));
-  return all;
-}
-
-const bool checked = [] {
-  for (const Unary f : Unary::all()) CheckedEntry({facts_of(f).name, false, [f] { return samples_of(f); }, {}, {}});
-  return true;
-}();
-const Checked<UnaryBackward> checked_backward;
 
 }  // namespace
 

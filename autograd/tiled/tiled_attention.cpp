@@ -174,7 +174,7 @@ Tensor reference(const Inputs& in) {
   return Tensor::of(y, in[0].shape(), DType::f64);
 }
 
-const CheckedEntry checked({Attention::name, true, samples, attention_refusals, reference, true});
+const Checked checked({Attention::name, samples, attention_refusals, reference, true, true});
 
 }  // namespace
 

@@ -97,7 +97,7 @@ std::vector<BadInput> mix_refusals() {
        }}};
 }
 
-const CheckedEntry checked({Mix::name, true, samples, mix_refusals, {}, true});
+const Checked checked({Mix::name, samples, mix_refusals, {}, true, true});
 
 }  // namespace
 

@@ -4,8 +4,9 @@
 // merged into one logarithm. Its rounding would affect all keys of a row alike, and so any sum over keys.
 #pragma once
 
-#include "autograd/check/checked.h"
+#include "autograd/check/samples.h"
 #include "autograd/joined/heads_in_rows.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/pairs.h"
@@ -211,7 +212,7 @@ template <class At, class Run>
 std::vector<CheckedSample> samples_of(const std::vector<Case<At>>& cases, const Run& run_case) {
   std::vector<CheckedSample> result;
   for (const Case<At>& c : cases) {
-    result.push_back({c.name, false, c.inputs, [at = c.at, which = c.operands, run_case](const Inputs& inputs) {
+    result.push_back({c.name, c.inputs, [at = c.at, which = c.operands, run_case](const Inputs& inputs) {
                         typename At::Operands x;
                         for (std::size_t k = 0; k < which.size(); ++k) x[which[k]] = inputs[k];
                         return run_case(at, x);

@@ -1,6 +1,7 @@
 // Softsign: it rises towards 1, and never reaches 1.
 //   y = x / (1 + |x|)        dx = (1 - |y|)^2 dy
-#include "autograd/check/checked.h"
+#include "autograd/op.h"
+#include "autograd/check/samples.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -27,23 +28,23 @@ struct Softsign {
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
     return {square(affine(abs(saved.y.get()), -1, 1)) * dy};
   }
-
-  // For `gradcheck softsign` and check_op: samples, calls that must be refused, and a reference by other means.
-  static Samples<Softsign> samples() {
-    return {{"of either sign", {}, {draw::normal({3, 4})}}, {"large", {}, {draw::uniform({2, 5}, 20, 40)}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {refusal("softsign: x is i64; a floating dtype is required; convert with cast", softsign,
-        Tensor::zeros({2}, DType::i64))};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    std::vector<double> numbers = in[0].to_vector();
-    for (double& x : numbers) x /= x < 0 ? 1 - x : 1 + x;
-    return Tensor::of(numbers, in[0].shape(), DType::f64);
-  }
 };
 
-const Checked<Softsign> checked;
+// For `gradcheck softsign` and check_op: samples, calls that must be refused, and a reference by other means.
+Samples samples() {
+  return {{"of either sign", {draw::normal({3, 4})}, call(softsign)},
+      {"large", {draw::uniform({2, 5}, 20, 40)}, call(softsign)}};
+}
+std::vector<BadInput> bad_inputs() {
+  return {refusal(
+      "softsign: x is i64; a floating dtype is required; convert with cast", softsign, Tensor::zeros({2}, DType::i64))};
+}
+Tensor reference(const std::vector<Tensor>& in) {
+  std::vector<double> numbers = in[0].to_vector();
+  for (double& x : numbers) x /= x < 0 ? 1 - x : 1 + x;
+  return Tensor::of(numbers, in[0].shape(), DType::f64);
+}
+const Checked checked({"softsign", samples, bad_inputs, reference});
 
 }  // namespace
 

@@ -75,7 +75,7 @@ std::string one_graph(std::uint64_t seed, std::map<std::string, int>& met) {
   Tensors outputs;
   while (steps.size() < count) {
     const CheckedOp& op = usable()[random() % usable().size()];
-    const std::vector<CheckedSample> samples = op.samples();
+    const Samples samples = op.samples();
     if (samples.empty()) continue;
     Step step{op.name, samples[random() % samples.size()], {}, {}};
     if (!fits(step.sample)) continue;

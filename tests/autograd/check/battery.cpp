@@ -1,4 +1,4 @@
-// Runs every generic test on every op that Checked<Op> registers. An op's author only writes samples.
+// Runs every generic test on every op of checked_ops(). An op's author only writes samples.
 #include <cctype>
 #include <cmath>
 #include <cstdio>
@@ -134,7 +134,7 @@ TEST_CASE("every function of ops.h is checked") {
   for (const auto& found : all_matches(text, R"(\[\[nodiscard\]\] (?:inline )?Tensor ([a-z0-9_]+)\()")) {
     const std::string& name = found[1];
     const auto other = by_another_name.find(name);
-    CHECK_MESSAGE(checked.count(other == by_another_name.end() ? name : other->second), name, " has no Checked entry");
+    CHECK_MESSAGE(checked.count(other == by_another_name.end() ? name : other->second), name, " has no samples");
     declared.insert(name);
   }
   CHECK(declared.size() >= 64);

@@ -80,7 +80,7 @@ bool passes(const CheckedSample& sample, const Fault& fault, bool twice = false)
 struct Gradients {
   std::set<std::size_t> inputs, uneven;  // inputs with nonzero gradients; inputs whose gradient `moved` changes
 };
-Gradients gradients_of(const std::vector<CheckedSample>& samples) {
+Gradients gradients_of(const Samples& samples) {
   Gradients found;
   const Fault look = [&](std::size_t k, const Tensor& dx) {
     const std::vector<double> numbers = dx.to_vector();
@@ -107,7 +107,7 @@ TEST_CASE("every op with a fault in its backward is caught, without one it passe
   std::map<std::string, Count> counts;
   for (const CheckedOp& op : checked_ops()) {
     if (!op.samples) continue;
-    const std::vector<CheckedSample> samples = op.samples();
+    const Samples samples = op.samples();
     const Gradients gradients = gradients_of(samples);
     CHECK_MESSAGE(!gradients.inputs.empty(), op.name, " has no gradient in any sample");
     CHECK_MESSAGE(passes(samples[0], right), op.name, " fails without a fault");

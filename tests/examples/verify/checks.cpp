@@ -17,7 +17,7 @@ using Tensors = std::vector<Tensor>;
 
 CheckedOp op_of(const std::function<Tensor(const Tensor&)>& f, const Tensor& x = normal({2, 3}, 1)) {
   const auto run = [f](const Tensors& in) { return f(in[0]); };
-  return {"planted", false, [=] { return std::vector<CheckedSample>{{"two by three", false, {x}, run}}; }};
+  return {"planted", [=] { return Samples{{"two by three", {x}, run}}; }};
 }
 
 // Returns the problems found in an op with one fault, or "".
@@ -54,7 +54,7 @@ TEST_CASE("check_op: an op without a fault passes, and each fault is named with 
   op.once = false;
   op.bad_inputs = [] { return std::vector<BadInput>{{"planted: is refused", [] {}}}; };
   CHECK(has(found(op), "a call that must be refused: required: 'planted: is refused', got: ''"));
-  op.samples = [] { return std::vector<CheckedSample>(); };
+  op.samples = [] { return Samples(); };
   CHECK(has(check_op(op).text(), "no sample given; at least one required"));
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("check_op and check_scheme: by name; what is none is refused") {
   CHECK(error_text<InputError>([] { (void)check_op("rope"); }) ==
         "'rope' given, a scheme; an op required; check_scheme checks it");
   CHECK(has(error_text<InputError>([] { (void)check_op("sofmax"); }), "did you mean 'softmax'?"));
-  checked_ops().push_back({"softmax", false, [] { return std::vector<CheckedSample>(); }});
+  checked_ops().push_back({"softmax", [] { return Samples(); }});
   CHECK(has(error_text<InputError>([] { (void)check_op("softmax"); }), "two ops have this name"));
   checked_ops().pop_back();
   CHECK(check_scheme("cope( p_max = 4 )").text() == "cope(p_max=4): 19 checks: ok\n");

@@ -1,7 +1,7 @@
 // Properties of schemes that came after the papers. Worked numbers: worked/later.cpp.
+#include "tests/support/schemes.h"
 #include "autograd/inspect/capture.h"
 #include "nn/attention/executors.h"
-#include "tests/support/schemes.h"
 
 using namespace whence;
 using namespace whence::test;

@@ -15,8 +15,8 @@
 // silu allows almost no step back.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
+#include "nn/positional/later/running_sum.h"
 #include "nn/positional/rotation.h"
-#include "nn/positional/running_sum.h"
 #include "tensor/raw.h"
 
 namespace whence {

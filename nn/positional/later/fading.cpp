@@ -1,4 +1,4 @@
-#include "nn/positional/fading.h"
+#include "nn/positional/later/fading.h"
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"

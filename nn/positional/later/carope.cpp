@@ -8,8 +8,8 @@
 // differ.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
+#include "nn/positional/later/running_sum.h"
 #include "nn/positional/rotation.h"
-#include "nn/positional/running_sum.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -17,8 +17,8 @@
 #include "nn/attention/layer_input.h"
 #include "nn/attention/tile_terms.h"
 #include "nn/layers/linear.h"
-#include "nn/positional/fading.h"
-#include "nn/positional/running_sum.h"
+#include "nn/positional/later/fading.h"
+#include "nn/positional/later/running_sum.h"
 
 namespace whence {
 namespace {

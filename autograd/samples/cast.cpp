@@ -1,0 +1,15 @@
+// Samples of autograd/ops/cast.cpp.
+#include "autograd/check/samples.h"
+#include "autograd/ops.h"
+
+namespace whence {
+namespace detail {
+Tensor converted(const Tensor& x, DType dtype, Site site);  // autograd/ops/cast.cpp
+}
+namespace {
+
+const Checked checked(
+    {"cast", drawn<DType>(detail::converted, {{"to f64", {3, 4}, DType::f64}, {"0-d to f64", {}, DType::f64}})});
+
+}  // namespace
+}  // namespace whence
