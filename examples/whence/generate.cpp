@@ -16,7 +16,7 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/loading.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

@@ -9,7 +9,7 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/report/table.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "nn/models.h"
 #include "tensor/error.h"
 
