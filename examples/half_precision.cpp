@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "autograd/ops.h"
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/random.h"
 

@@ -1,5 +1,5 @@
 // train: trains a transformer with any positional scheme on a study (examples/whence/study/study.h): a task of the
-// papers, a user's questions, or a text. The loop is nn/training/training_loop.cpp.
+// papers, a user's questions, or a text. The loop is in nn/training/training.cpp.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -21,7 +21,7 @@
 #include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
-#include "nn/training/token_loss.h"
+#include "nn/training/training.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

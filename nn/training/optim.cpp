@@ -1,13 +1,90 @@
 #include "nn/training/optim.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
+
+bool trained(const Module::Parameter& parameter) { return tracked(parameter.tensor); }
+
+// ---- Clipping
+
+namespace {
+
+// Throws Error that names all trained parameters without a gradient.
+void require_gradients(const std::vector<Module::Parameter>& parameters) {
+  std::vector<std::string> missing;
+  for (const Module::Parameter& parameter : parameters)
+    if (trained(parameter) && !detail::gradient_as_held(parameter.tensor).defined()) missing.push_back(parameter.path);
+  if (missing.empty()) return;
+  fail("optimiser", "no path from the loss to parameters ", joined(missing),
+      "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
+}
+
+void require_clipping(double max_norm, double loss_scale) {
+  if (!(max_norm > 0)) fail("optimiser", "maximal norm ", max_norm, " given; a number above 0 required");
+  if (!(loss_scale > 0) || !std::isfinite(loss_scale))
+    fail("optimiser", "loss scale ", loss_scale, " given; a finite number above 0 required");
+}
+
+// Returns [1] f64 on the gradients' device: the sum, in a fixed order, of squares of all gradients divided by `unit`.
+Tensor sum_of_gradient_squares(const std::vector<Module::Parameter>& parameters, double unit = 1) {
+  std::vector<Tensor> gradients;
+  for (const Module::Parameter& parameter : parameters) {
+    if (!trained(parameter)) continue;
+    gradients.push_back(raw::contiguous(detail::gradient_as_held(parameter.tensor)));
+    raw::require_same_device("optimiser", "a gradient", gradients[0], "another", gradients.back());
+  }
+  if (gradients.empty()) return Tensor::zeros({1}, DType::f64);
+  const Tensor sum = Tensor::empty({1}, DType::f64, gradients[0].device());
+  kernels(sum.device()).sum_of_squares(gradients, unit, sum);
+  return sum;
+}
+
+// Squares of f64 gradients can overflow although the norm does not. Then gradients are divided by the largest one.
+// Throws NotFinite with the name of the first parameter that has a gradient that is not finite.
+double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
+  double largest = 0;
+  for (const Module::Parameter& parameter : parameters) {
+    if (!trained(parameter)) continue;
+    const std::vector<double> values = detail::gradient_as_held(parameter.tensor).to_vector();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!std::isfinite(values[i]))
+        throw NotFinite(error_at_call_site(
+            "optimiser", to_text("the gradient of ", parameter.path, " is ", values[i], " at element ", i, " of ",
+                             parameter.tensor.shape(),
+                             "; finite gradients required; lower the learning rate, or find the op with CheckFinite")));
+      largest = std::max(largest, std::abs(values[i]));
+    }
+  }
+  const double rescaled = largest * std::sqrt(sum_of_gradient_squares(parameters, largest).item());
+  if (!std::isfinite(rescaled))
+    throw NotFinite(error_at_call_site(
+        "optimiser", to_text("the norm of all gradients exceeds f64; gradients up to ", largest, " were given")));
+  return rescaled;
+}
+
+}  // namespace
+
+GradientNorm clip_by_global_norm(
+    const std::vector<Module::Parameter>& parameters, double max_norm, std::optional<double> loss_scale, Site site) {
+  const CallSite place(site);
+  const double scale = loss_scale.value_or(1);
+  require_clipping(max_norm, scale);
+  require_gradients(parameters);
+  double norm = std::sqrt(sum_of_gradient_squares(parameters).item());
+  if (!loss_scale && !std::isfinite(norm)) norm = norm_after_overflow(parameters);
+  return {norm / scale, clip_factor(norm / scale, max_norm, scale)};
+}
+
+// ---- Optimisers
+
 namespace {
 
 void require_trainable(const Module::Parameter& parameter, bool masters) {
@@ -96,7 +173,7 @@ void Optimizer::require_ready(double learning_rate) const {
   }
 }
 
-void Optimizer::write(const Update& update, const Site& site) {
+void Optimizer::write(const std::function<void(std::span<const AdamEntry>)>& update, const Site& site) {
   std::vector<AdamEntry> entries;
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     if (!trained(parameters_[k])) continue;
@@ -117,8 +194,43 @@ void Optimizer::write(const Update& update, const Site& site) {
   }
 }
 
+// g = s g (+ l2 w);  w -= rate decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+// w -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        in numbers: AdamRule::update of tensor/adam.h
 void Adam::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) {
   kernels(entries[0].weight.device()).adam_all(next_step(learning_rate, gradient_scale), {}, entries);
+}
+
+void Adam::prepare(double learning_rate, double max_norm, double loss_scale, double terms, Site site) {
+  const CallSite place(site);
+  require_ready(learning_rate);
+  require_clipping(max_norm, loss_scale);
+  if (moments().empty()) fail("optimiser", "no trained parameters given; a replayed step needs one or more");
+  const Device device = moments()[0].first.device();
+  if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, device);
+  const auto controls = step_controls(next_step(learning_rate, 1), max_norm, loss_scale, terms);
+  const Tensor numbers = Tensor::of(std::vector<double>(controls.begin(), controls.end()), {control_count}, DType::f64);
+  raw::copy_into(raw::to_device(numbers, device), controls_);
+}
+
+void Adam::launch(Site site) {
+  const CallSite place(site);
+  if (!controls_.defined()) fail("optimiser", "step of a replay before prepare; call prepare before each step");
+  require_gradients(parameters());
+  Kernels& device = kernels(controls_.device());
+  device.clip_scale(sum_of_gradient_squares(parameters()), controls_);
+  write([&](std::span<const AdamEntry> entries) { device.adam_all(next_step(0, 1), controls_, entries); }, site);
+}
+
+GradientNorm Adam::finish(Site site) {
+  if (!controls_.defined()) fail("optimiser", "finish of a replay before prepare; replay a step first");
+  const std::vector<double> controls = controls_.to_vector();
+  const auto number = [&](Control control) { return controls[static_cast<std::size_t>(control)]; };
+  const GradientNorm norm{number(Control::norm), number(Control::gradient_scale)};
+  if (!norm.finite()) return norm;
+  set_steps(steps() + 1);
+  for (const Module::Parameter& parameter : parameters())
+    if (trained(parameter)) parameter.tensor.storage().written(site);
+  return norm;
 }
 
 // g = s g (+ l2 w);  m = mu m + g;  w -= rate m, or with Nesterov rate (g + mu m)

@@ -1,16 +1,44 @@
-// Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017) and SGD with momentum.
+// Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017), SGD with momentum; and clipping by the global norm of
+// all gradients (Pascanu et al. 2013, Algorithm 1).
 #pragma once
 
+#include <cmath>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "nn/training/clipping.h"
+#include "nn/layers/module.h"
 #include "tensor/adam.h"
 
 namespace whence {
+
+// ---- Clipping
+
+struct GradientNorm {
+  double value;  // norm of all gradients divided by the loss scale, before clipping; not finite if a gradient is not
+  // The factor for the gradients: min(1, max_norm / value) / loss_scale. 1 / loss_scale if value is 0, NaN if value is
+  // not finite.
+  double scale;
+  bool finite() const { return std::isfinite(value); }
+};
+
+// Returns sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Does not change the gradients: give
+// the result to Optimizer::step. Throws Error that names all parameters without a path from the loss, NotFinite that
+// names the first with a gradient that is not finite. Frozen parameters do not count; the others are on one device.
+// max_norm must be above 0, else Error; infinity clips nothing.
+// With a loss scale (finite, above 0; f16 needs it) the gradients are those of loss_scale times the loss, and `scale`
+// divides by it. Gradients that are not finite are then a result and not an error: they mean that the loss scale was
+// too large.
+[[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
+    std::optional<double> loss_scale = {}, Site site = Site::current());
+
+// False for frozen parameters. Freezing removes a parameter's link, so this also holds for one frozen late.
+bool trained(const Module::Parameter& parameter);
+
+// ---- Optimisers
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
@@ -56,16 +84,15 @@ class Optimizer {
   const std::vector<Moments>& moments() const { return moments_; }
   void set_steps(index_t steps) { steps_ = steps; }
 
-  // The parts of a step that is computed elsewhere. require_ready: Error for a rate, or parameters, that step()
-  // refuses. write: calls `update` with the tensors that a step writes in place, for all trained parameters; then
-  // clamps parameters to their bounds.
-  using Update = std::function<void(std::span<const AdamEntry> entries)>;
-  void require_ready(double learning_rate) const;
-  void write(const Update& update, const Site& site);
-
  protected:
   // Parameters are f32 or f64, or 16-bit with `masters`, else Error. `moments`: the number kept for each.
   Optimizer(const Module& module, int moments, bool masters, const Site& site);
+
+  // Error for a rate, or parameters, that step() refuses.
+  void require_ready(double learning_rate) const;
+  // Calls `update` with the tensors that a step writes in place, for all trained parameters; then clamps parameters to
+  // their bounds.
+  void write(const std::function<void(std::span<const AdamEntry> entries)>& update, const Site& site);
 
  private:
   void take(double learning_rate, double gradient_scale, const Site& site);
@@ -82,13 +109,25 @@ class Adam final : public Optimizer {
   // Throws Error if an option is out of range.
   explicit Adam(const Module& module, const AdamOptions& options = {}, Site site = Site::current());
 
-  // Returns the numbers of the next step.
-  AdamStep next_step(double learning_rate, double gradient_scale) const;
+  // A clipped step as launches that a graph can hold. Numbers that change from step to step are read from the device's
+  // memory, and nothing waits for the device. It also runs on the CPU.
+  //   adam.prepare(rate, max_norm, loss_scale);    // before each replay: copies a few numbers to the device
+  //   graph.replay();                              // captured around: forward, backward, adam.launch()
+  //   const GradientNorm norm = adam.finish();     // waits; not finite: nothing changed, the step does not count
+  // Gradients and max_norm are sums of `terms`; the step uses their mean. Error for everything that clip_by_global_norm
+  // and step() refuse.
+  void prepare(
+      double learning_rate, double max_norm, double loss_scale = 1, double terms = 1, Site site = Site::current());
+  void launch(Site site = Site::current());
+  // Counts the step, and marks the weights as written, because a graph writes them without the host.
+  [[nodiscard]] GradientNorm finish(Site site = Site::current());
 
  private:
+  AdamStep next_step(double learning_rate, double gradient_scale) const;
   void update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) override;
 
   AdamOptions options_;
+  Tensor controls_;  // see Control
 };
 
 class Sgd final : public Optimizer {

@@ -14,21 +14,18 @@ bool is_power_of_two(double x) {
   return x > 0 && std::isfinite(x) && std::frexp(x, &exponent) == 0.5;
 }
 
-std::vector<Module::Parameter> copies_of(const std::vector<Module::Parameter>& parameters) {
-  std::vector<Module::Parameter> copies = parameters;
-  for (Module::Parameter& copy : copies) copy.tensor = raw::copy(copy.tensor.detach());
-  return copies;
+std::vector<Module::Parameter> copies_of(std::vector<Module::Parameter> parameters) {
+  for (Module::Parameter& each : parameters) each.tensor = raw::copy(each.tensor.detach());
+  return parameters;
 }
 
 }  // namespace
 
 LossScale::LossScale(const LossScaleOptions& options) : options_(options), state_{.value = options.initial} {
-  const bool ordered = options.least <= options.initial && options.initial <= options.most;
   if (!is_power_of_two(options.initial) || !is_power_of_two(options.least) || !is_power_of_two(options.most) ||
-      !ordered) {
+      options.least > options.initial || options.initial > options.most)
     throw InputError("loss scale: ", options.initial, " between ", options.least, " and ", options.most,
         " given; powers of two in this order required, because they change no digits of a gradient");
-  }
   if (options.growth_steps < 1)
     throw InputError("loss scale: growth after ", options.growth_steps, " steps given; 1 or more required");
 }
@@ -44,12 +41,11 @@ void LossScale::update(bool finite, index_t step) {
   }
   ++state_.skipped;
   state_.good_steps = 0;
-  if (state_.value / 2 < options_.least) {
+  if (state_.value / 2 < options_.least)
     throw NotFinite("loss scale: gradients that are not finite at step ", step, " with a loss scale of ", state_.value,
         "; finite ones at a scale of ", options_.least,
         " or more required; train in bf16, which needs no scale, lower the "
         "learning rate, or find the op with CheckFinite");
-  }
   state_.value /= 2;
 }
 
@@ -85,7 +81,7 @@ MixedPrecision::MixedPrecision(
   if (storage == DType::f16) loss_scale_.emplace(scaling);
 }
 
-void MixedPrecision::publish() const {
+void MixedPrecision::round_weights() const {
   for (std::size_t k = 0; k < rounded_.size(); ++k) raw::copy_into(weights_[k].tensor, rounded_[k].tensor.detach());
 }
 

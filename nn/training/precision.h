@@ -89,7 +89,7 @@ class MixedPrecision {
   // they are the model's own tensors.
   const std::vector<Module::Parameter>& weights() const { return weights_; }
   // Call it after weights() were written, for example from a checkpoint: rounds them into the model.
-  void publish() const;
+  void round_weights() const;
 
  private:
   static std::unique_ptr<Optimizer> made_for(Module& model, DType storage, const OptimizerOptions& options);

@@ -14,12 +14,8 @@ Decay decay_of(const std::string& name) {
 }
 
 const char* to_string(Decay decay) {
-  switch (decay) {
-    case Decay::constant: return "constant";
-    case Decay::linear: return "linear";
-    case Decay::cosine: return "cosine";
-    default: return "wsd";
-  }
+  constexpr const char* names[] = {"constant", "linear", "cosine", "wsd"};
+  return names[static_cast<std::size_t>(decay)];
 }
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {

@@ -1,5 +1,5 @@
-// A step of training. Other files wrap it: gradients summed over several batches (accumulated.h), and over ranks
-// (shared.h); f16's loss scale (precision.h); a graph that is replayed (recorded.h). training_step.h chooses.
+// A step of training. training.h wraps it: gradients summed over several batches and over ranks, f16's loss scale
+// (precision.h), a graph that is replayed.
 #pragma once
 
 #include <cstdint>

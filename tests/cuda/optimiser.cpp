@@ -1,6 +1,6 @@
 // The optimiser on the GPU, or the emulated one, against the CPU's: refusals, steps that are replayed, gradients that
 // are not finite. Its kernels: tests/tensor/kernels/steps.cpp.
-#include "nn/training/replayed_adam.h"
+#include "nn/training/optim.h"
 
 #include <limits>
 
@@ -75,15 +75,14 @@ TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replayin
         model.to(dtype);
         if (!device.is_cpu()) model.to(device);
         Adam adam(model, {.weight_decay = 0.1, .masters = dtype != DType::f32});
-        ReplayedAdam graph(adam);
         std::vector<double> scales;
         in_order(replayed ? 20 : 0, [&] {
           for (std::uint64_t t = 1; t <= 3; ++t) {
             set_gradients(model, 10 * t, 64);
             if (replayed) {
-              graph.prepare(0.01, clip * terms, 64, terms);
-              graph.step();
-              scales.push_back(graph.finish().scale);
+              adam.prepare(0.01, clip * terms, 64, terms);
+              adam.launch();
+              scales.push_back(adam.finish().scale);
             } else {
               GradientNorm norm = clip_by_global_norm(model.parameters(), clip * terms, 64);
               norm.scale /= terms;
@@ -117,10 +116,9 @@ TEST_CASE("cuda optimiser: gradients that are not finite leave a replayed step o
   CHECK_FALSE(norm.finite());
   CHECK(std::isnan(norm.scale));
   CHECK_THROWS_WITH_AS(adam.step(0.1, norm), doctest::Contains("leave the step out"), Error);
-  ReplayedAdam graph(adam);
-  graph.prepare(0.1, 1, 1024);
-  graph.step();
-  CHECK_FALSE(graph.finish().finite());
+  adam.prepare(0.1, 1, 1024);
+  adam.launch();
+  CHECK_FALSE(adam.finish().finite());
   CHECK(adam.steps() == 0);
   CHECK(all_numbers(model) == before);
 }

@@ -6,7 +6,7 @@
 #include "autograd/inspect/capture.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/study/task_study.h"
-#include "nn/training/token_loss.h"
+#include "nn/training/training.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/error.h"

@@ -10,7 +10,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "nn/layers/module.h"
-#include "nn/training/token_loss.h"
+#include "nn/training/training.h"
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/error.h"

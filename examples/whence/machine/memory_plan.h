@@ -9,7 +9,7 @@
 
 #include "examples/whence/machine/free_memory.h"
 #include "nn/attention/plan.h"
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 #include "nn/transformer.h"
 
 namespace whence {

@@ -19,7 +19,7 @@
 #include "nn/io/seal.h"
 #include "nn/scheme.h"
 #include "nn/training/schedule.h"
-#include "nn/training/token_loss.h"
+#include "nn/training/training.h"
 #include "tensor/error.h"
 
 namespace whence::playground {

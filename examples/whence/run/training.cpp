@@ -19,7 +19,7 @@
 #include "examples/whence/run/run_folder.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/io/safetensors.h"
-#include "nn/training/training_loop.h"
+#include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
 #include "tensor/ranks/ranks.h"
@@ -189,7 +189,7 @@ class Trainer {
   std::int64_t open() {
     TrainingState state = folder_.open(precision_.optimizer());
     if (options_.ranks) take_from_rank_0(*options_.ranks, state, precision_);
-    precision_.publish();
+    precision_.round_weights();
     restore_scale(state);
     loss_.restore(state.facts);
     best_.restore(state.facts);
@@ -225,7 +225,7 @@ class Trainer {
     folder_.save(step, skipped(), precision_.optimizer(), facts);
   }
 
-  // The loop of nn/training/training_loop.h. Its errors name the options that help.
+  // The loop of nn/training/training.h. Its errors name the options that help.
   void take_steps(std::int64_t first, Progress& progress) {
     try {
       whence::train(step_, schedule_, first, options_.steps, hooks(progress), [this] { return out_of_patience(); });
@@ -332,7 +332,7 @@ class Trainer {
     result_.skipped = skipped(), result_.loss_scale = precision_.loss_scale() ? precision_.loss_scale()->value() : 0;
     result_.stopped_early = result_.steps < options_.steps;
     result_.best_step = best_.step(), result_.best_score = best_.score();
-    if (ends_with_best()) folder_.load_weights(best_weights), precision_.publish();
+    if (ends_with_best()) folder_.load_weights(best_weights), precision_.round_weights();
     folder_.save_weights("weights.safetensors");
     folder_.write_csv_of_log();
     result_.tokens_per_second = static_cast<double>(tokens_) / std::max(result_.seconds, 1e-9);

@@ -10,7 +10,7 @@
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/run/training_options.h"
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 
 namespace whence {
 
@@ -41,9 +41,9 @@ struct Validation {
 struct TrainingJob {
   std::string label = {};  // for the progress line
   Module* model = nullptr;
-  MakeBatch batch = {};  // see training_step.h, as for loss_of
+  MakeBatch batch = {};  // see nn/training/training.h, as for loss_of
   LossOf loss_of = {};
-  std::string not_recordable = {};  // see training_step.h
+  std::string not_recordable = {};  // see nn/training/training.h
   // Inspects the model after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
   struct Look {
     std::vector<Json> records;

@@ -1,7 +1,7 @@
 #include "examples/whence/study/study.h"
 
 #include "examples/whence/study/model_choice.h"
-#include "nn/training/token_loss.h"
+#include "nn/training/training.h"
 
 namespace whence {
 

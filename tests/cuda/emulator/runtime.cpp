@@ -14,7 +14,7 @@
 #include "cuda/library/blas.h"
 #include "cuda/runtime/staging.h"
 #include "cuda/vocabulary/launch_kernel.h"
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"

@@ -8,7 +8,7 @@
 
 #include "autograd/ops.h"
 #include "examples/whence/run/training.h"
-#include "nn/training/token_loss.h"
+#include "nn/training/training.h"
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/kernels.h"

@@ -6,7 +6,7 @@
 
 #include "autograd/ops.h"
 #include "examples/whence/run/shared_training.h"
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 #include "tensor/ranks/ranks.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"

@@ -13,7 +13,7 @@
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/paper_figures.h"
-#include "nn/training/training_loop.h"
+#include "nn/training/training.h"
 #include "tensor/error.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"

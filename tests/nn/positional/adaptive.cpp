@@ -3,7 +3,7 @@
 #include <set>
 
 #include "autograd/inspect/capture.h"
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;

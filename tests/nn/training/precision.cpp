@@ -67,7 +67,7 @@ TEST_CASE("precision: masters are the f32 weights that the model had, the model 
             doctest::Approx(weight[static_cast<std::size_t>(i)] - 1e-3).epsilon(1e-4));
     CHECK(model.weight.to_vector() == raw::cast(precision.weights()[0].tensor.detach(), dtype).to_vector());
     raw::copy_into(Tensor::of({1, 2, 3}, {3}), precision.weights()[0].tensor.detach());
-    precision.publish();
+    precision.round_weights();
     CHECK(model.weight.to_vector() == std::vector<double>{1, 2, 3});
   }
 }

@@ -1,5 +1,5 @@
 // A training step: plain and wrapped steps make the same numbers; a step that fails does not count.
-#include "nn/training/training_step.h"
+#include "nn/training/training.h"
 
 #include <doctest/doctest.h>
 
