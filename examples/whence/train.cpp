@@ -1,5 +1,5 @@
 // train: trains a transformer with any positional scheme on a study (examples/whence/study/study.h): a task of the
-// papers, a user's questions, or a text. The loop is nn/training/training_loop.cpp.
+// papers, a user's questions, or a text. The loop is examples/whence/run/training_loop.cpp.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>

@@ -18,8 +18,8 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/run_folder.h"
 #include "examples/whence/run/shared_training.h"
+#include "examples/whence/run/training_loop.h"
 #include "nn/io/safetensors.h"
-#include "nn/training/training_loop.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
 #include "tensor/ranks/collectives.h"
@@ -226,7 +226,7 @@ class Trainer {
     folder_.save(step, skipped(), precision_.optimizer(), facts);
   }
 
-  // The loop of nn/training/training_loop.h. Its errors name the options that help.
+  // The loop of examples/whence/run/training_loop.h. Its errors name the options that help.
   void take_steps(std::int64_t first, Progress& progress) {
     try {
       whence::train(step_, schedule_, first, options_.steps, hooks(progress), [this] { return out_of_patience(); });

@@ -1,4 +1,4 @@
-#include "nn/training/training_loop.h"
+#include "examples/whence/run/training_loop.h"
 
 namespace whence {
 
