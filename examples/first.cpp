@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/stop_words.h"
 #include "autograd/inspect/zeros.h"
 #include "autograd/ops.h"
 
@@ -13,10 +12,10 @@ int main() {
   for (const double at : {1.3, 2.0}) {
     const Tensor t = requires_grad(Tensor::of({5, 1, 4, 2}, {4})), p = requires_grad(Tensor::of({at}, {1}));
     const Tensor y = sum(lerp_at(t, p));
-    const Zeros zeros = why_zero(y, {}, {place_of("p", p)});
+    const std::string why = why_zero(y, p);
     backward(y);
     std::cout << "p = " << at << "  y = " << y.item() << "  dp = " << gradient(p).item() << "  dt =";
     for (const double each : gradient(t).to_vector()) std::cout << ' ' << each;
-    std::cout << "  " << meaning_of(zeros.causes[zeros.of.at("p")[0]].stop) << '\n';
+    std::cout << "\n  " << why << '\n';
   }
 }

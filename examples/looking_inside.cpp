@@ -1,6 +1,5 @@
 // Looks inside one pass: explains a gradient, names the causes of zero gradients, and closes a gate.
 #include <iostream>
-#include <map>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/explain.h"
@@ -41,14 +40,7 @@ int main() {
   for (const GradientTerm& term : why.terms)
     std::cout << "  " << term.gradient << " of " << term.name << term.at << " times " << term.derivative << '\n';
 
-  const Zeros zeros = why_zero(loss, {}, places);  // a cause for each zero entry of a gradient
-  std::map<std::string, int> entries;
-  for (const unsigned char number : zeros.of.at(position + "positions")) {
-    const Cause& cause = zeros.causes[number];
-    ++entries[number == 0 ? "alive" : to_string(cause.stop) + (" in " + cause.op)];
-  }
-  std::cout << "entries of d loss / d positions:";
-  for (const auto& [cause, count] : entries) std::cout << "  " << count << ' ' << cause;
+  std::cout << "d loss / d positions:\n" << why_zero(loss, capture.place(position + "positions"));
 
   const Tensor gates = capture[position + "gates"].value();
   Capture edited;

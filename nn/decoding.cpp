@@ -1,110 +1,54 @@
 #include "nn/decoding.h"
 
 #include <algorithm>
-#include <array>
 
-#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "tensor/backend.h"
-#include "tensor/device/recorded_step.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
 namespace whence {
-namespace {
 
-// Makes a buffer for `capacity` tokens along `axis` if there is none.
-void require_buffer(Tensor& buffer, const Tensor& added, int axis, index_t capacity) {
+void reserve_tokens(Tensor& buffer, const Tensor& added, index_t capacity) {
   if (buffer.defined()) return;
   Shape extents = added.shape();
-  extents[axis] = capacity;
+  extents[added.rank() - 2] = capacity;
   buffer = Tensor::zeros(extents, added.dtype(), added.device());
 }
 
-// Writes `added` after the `filled` tokens of a buffer along `axis`, and returns all tokens.
-Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
-  require_buffer(buffer, added, axis, capacity);
-  const index_t end = filled + added.size(axis);
-  raw::copy_into(added.detach(), raw::slice(buffer, axis, filled, end));
-  return raw::slice(buffer, axis, 0, end);
-}
+namespace {
+
+struct Cache final : AttentionCache {
+  Cache(std::vector<CachedLayer> all, index_t tokens, index_t most)
+      : layers(std::move(all)), filled(tokens), capacity(most) {}
+  std::vector<CachedLayer> layers;
+  index_t filled, capacity;
+
+  // Writes `added` after the filled tokens of a buffer, and returns all tokens.
+  Tensor append(Tensor& buffer, const Tensor& added) const {
+    reserve_tokens(buffer, added, capacity);
+    const index_t end = filled + added.size(-2);
+    raw::copy_into(added.detach(), raw::slice(buffer, -2, filled, end));
+    return raw::slice(buffer, -2, 0, end);
+  }
+
+  Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) override {
+    CachedLayer& mine = layers[static_cast<std::size_t>(layer)];
+    const index_t rows = inputs.query.size(2);
+    inputs.x = append(mine.x, inputs.x);
+    inputs.key = append(mine.key, inputs.key), inputs.value = append(mine.value, inputs.value);
+    const auto is_local = [](const PositionalScheme* scheme) { return scheme->claims().row_local; };
+    if (std::ranges::all_of(stages.schemes, is_local)) return whence::attend(inputs, stages, wanted);
+    inputs.query = append(mine.query, inputs.query);  // new rows read earlier rows, which are computed again
+    Sequence& all = inputs.sequence;
+    all.rows = all.keys, all.first_row = 0, all.positions.query = all.positions.key;
+    all.keep_apart();  // the masks of the last rows belong to other layers
+    return slice(whence::attend(inputs, stages, wanted), 2, filled, filled + rows);
+  }
+};
 
 }  // namespace
-
-class Decoding::Cache final : public AttentionCache {
- public:
-  Cache(std::vector<Kept> kept, index_t filled, index_t capacity)
-      : layers(std::move(kept)), filled_(filled), capacity_(capacity) {}
-
-  bool extend(index_t layer, AttendInputs& inputs, const Stages& stages) override {
-    Kept& mine = layers[static_cast<std::size_t>(layer)];
-    if (inputs.sequence.row.defined()) return place(mine, inputs, stages);
-    inputs.x = append(mine.x, inputs.x, 1, filled_, capacity_);
-    inputs.key = append(mine.key, inputs.key, 2, filled_, capacity_);
-    inputs.value = append(mine.value, inputs.value, 2, filled_, capacity_);
-    if (std::ranges::all_of(stages.schemes, [](const PositionalScheme* scheme) { return scheme->claims().row_local; }))
-      return false;
-    inputs.sequence = inputs.sequence.of_all_rows();  // new rows read earlier rows, which are computed again
-    inputs.sequence.keep_apart();                     // the masks of the last rows belong to other layers
-    return true;
-  }
-
-  std::vector<Kept> layers;
-
- private:
-  // In a graph: writes the new rows at the device's row index, and passes the whole buffers on.
-  bool place(Kept& mine, AttendInputs& inputs, const Stages& stages) const {
-    for (const PositionalScheme* scheme : stages.schemes)
-      if (!scheme->claims().row_local)
-        throw Error("a scheme that computes earlier rows again given; one row at a time required");
-    const std::array from{inputs.x.detach(), inputs.key.detach(), inputs.value.detach()};
-    require_buffer(mine.x, from[0], 1, capacity_);
-    require_buffer(mine.key, from[1], 2, capacity_), require_buffer(mine.value, from[2], 2, capacity_);
-    const std::array to{mine.x, mine.key, mine.value};
-    kernels(mine.x).copy_rows(from, to, -2, inputs.sequence.row);
-    inputs.x = mine.x, inputs.key = mine.key, inputs.value = mine.value;
-    return false;
-  }
-
-  index_t filled_, capacity_;
-};
-
-// A token's step as a graph, and the data it reads. The graph contains the address of this object.
-struct Decoding::Step {
-  const Transformer& model;
-  Pass pass;
-  index_t capacity;
-  std::vector<Kept> kept;
-  Tensor inputs;  // i64 [b+1]: the tokens, and their position
-  // The sequence of the last possible token, except for the number of tokens: a graph covers the lengths from now to
-  // the next length at which rows change.
-  Sequence sequence;
-  RecordedStep logits;
-
-  Step(const Decoding& of, index_t batch)
-      : model(of.model_),
-        pass(of.pass_),
-        capacity(of.capacity_),
-        kept(of.kept_),
-        inputs(Tensor::zeros({batch + 1}, DType::i64, model.device())),
-        sequence(Sequence::continued(capacity - 1, 1, capacity, of.present_)),
-        logits(model.device(), [this] { return std::vector<Tensor>{compute()}; }) {
-    sequence.row = raw::slice(inputs, 0, batch, batch + 1);
-    sequence.positions.tokens = of.padding_;
-    for (index_t& count : sequence.positions.tokens) count = of.filled_ + 1 - count;
-  }
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
-
-  Tensor compute() {
-    Cache cache(kept, capacity - 1, capacity);
-    const Tensor made =
-        model(raw::reshape(raw::slice(inputs, 0, 0, inputs.size(0) - 1), {-1, 1}), sequence, pass, &cache);
-    kept = std::move(cache.layers);
-    return made;
-  }
-};
 
 Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding, Pass pass)
     : model_(model),
@@ -112,7 +56,7 @@ Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector
       padding_(padding.empty() ? std::vector<index_t>{0} : padding),
       anew_(made_anew_at(model)),
       pass_(pass),
-      kept_(static_cast<std::size_t>(model.options().layers)) {
+      layers_(static_cast<std::size_t>(model.options().layers)) {
   if (!model.options().causal)
     fail("decoding", "a model that is not causal given; a row of it depends on later tokens; a causal one required");
   if (capacity < 1) fail("decoding", "capacity ", capacity, " given; 1 or more required");
@@ -129,8 +73,8 @@ Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector
 
 index_t Decoding::cache_bytes() const {
   index_t bytes = 0;
-  for (const Kept& of_layer : kept_)
-    for (const Tensor* each : {&of_layer.key, &of_layer.value})
+  for (const CachedLayer& layer : layers_)
+    for (const Tensor* each : {&layer.key, &layer.value})
       if (each->defined()) bytes += each->numel() * static_cast<index_t>(size_of(each->dtype()));
   return bytes;
 }
@@ -141,20 +85,6 @@ Lengths Decoding::made_anew_at(const Transformer& model) {
     for (const PositionalScheme* scheme : model.attention(layer).stages().schemes)
       all = all.joined(scheme->claims().changes_rows);
   return all;
-}
-
-Tensor Decoding::next_token(const Tensor& tokens) {
-  const index_t batch = tokens.size(0);
-  if (!step_) step_ = std::make_shared<Step>(*this, batch);
-  const Tensor host = Tensor::empty({batch + 1}, DType::i64);
-  raw::copy_into(raw::cast(raw::reshape(tokens, {batch}), DType::i64), raw::slice(host, 0, 0, batch));
-  host.data<index_t>()[batch] = filled_;
-  backend_of(model_.device())
-      .memory->copy_from_cpu(
-          host.bytes(), step_->inputs.bytes(), static_cast<std::size_t>(batch + 1) * sizeof(index_t));
-  const Tensor logits = raw::copy(step_->logits.run()[0]);  // a copy, because the next step uses the same memory
-  kept_ = step_->kept;
-  return logits;
 }
 
 Tensor Decoding::operator()(const Tensor& tokens) {
@@ -168,42 +98,31 @@ Tensor Decoding::operator()(const Tensor& tokens) {
         " more fit; ask for a larger capacity");
   }
   const NoGrad values_only;
-  if (model_.device().is_cpu()) no_graph_ = "the cpu given; a GPU required";
   const index_t end = filled_ + rows;
   const bool anew =
       std::ranges::any_of(padding_, [&](index_t padding) { return anew_.reached(filled_ - padding, end - padding); });
   if (anew && anew_.last >= capacity_ && no_graph_.empty())
     no_graph_ = "a scheme that changes all rows at each length given; unchanged rows required";
-  Tensor text;
+  Tensor text, logits;
   if (anew_.reached(0, capacity_)) {
     const Tensor given = raw::to_device(tokens, Device::cpu());
     text = filled_ > 0 ? concat_along(1, {tokens_, given}) : raw::copy(given);
   }
-  const bool watched = detail::observer;  // observers see nothing of a replay
-  if (rows == 1 && !anew && filled_ >= std::ranges::max(padding_) && is_index(tokens.dtype()) && no_graph_.empty() &&
-      !watched) {
-    const Tensor given = raw::to_device(tokens, Device::cpu());  // throws what was wrong with earlier tokens
-    if (step_ && step_->inputs.device() != model_.device()) step_.reset();
-    try {
-      const Tensor logits = next_token(given);
-      batch_ = batch, filled_ = end, tokens_ = text;
-      return logits;
-    } catch (const Error& error) {
-      if (step_ && step_->logits.recorded()) throw;
-      no_graph_ = error.what();  // so far only things that may be done again
-      step_.reset();
-    }
+  if (rows == 1 && !anew && filled_ >= std::ranges::max(padding_) && is_index(tokens.dtype()))
+    logits = by_graph(tokens);
+  if (!logits.defined()) {
+    const index_t begin = anew ? 0 : filled_;
+    const Tensor present = present_.defined() ? raw::slice(present_, 1, 0, end) : present_;
+    const Sequence sequence = Sequence::continued(begin, end - begin, capacity_, present);
+    // Handles to the cache; discarded if something throws.
+    Cache cache(anew ? std::vector<CachedLayer>(layers_.size()) : layers_, begin, capacity_);
+    logits = model_(anew ? text : tokens, sequence, pass_, &cache);
+    logits = raw::slice(logits, 1, logits.size(1) - rows, logits.size(1));
+    if (anew) graph_.reset();  // it holds the old cache
+    layers_ = std::move(cache.layers);
   }
-  const index_t begin = anew ? 0 : filled_;
-  const Tensor present = present_.defined() ? raw::slice(present_, 1, 0, end) : present_;
-  const Sequence sequence = Sequence::continued(begin, end - begin, capacity_, present);
-  // Handles to the cache; discarded if something throws.
-  Cache cache(anew ? std::vector<Kept>(kept_.size()) : kept_, begin, capacity_);
-  const Tensor logits = model_(anew ? text : tokens, sequence, pass_, &cache);
-  if (anew) step_.reset();  // it holds the old cache
-  kept_ = std::move(cache.layers);
   batch_ = batch, filled_ = end, tokens_ = text;
-  return raw::slice(logits, 1, logits.size(1) - rows, logits.size(1));
+  return logits;
 }
 
 }  // namespace whence

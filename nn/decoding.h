@@ -1,12 +1,11 @@
 // Decoding: tokens one by one or in chunks, with a cache of earlier tokens. Logits equal those of a full pass over all
-// tokens so far, row by row; cdape's at its default border those of a pass over later tokens too (errata.md, C3). If a scheme's rows change at a greater length (Claims::changes_rows), the call that
-// reaches such a length rebuilds the cache by a pass over all tokens so far.
+// tokens so far, row by row; cdape's at its default border those of a pass over later tokens too (errata.md, C3). If a
+// scheme's rows change at a greater length (Claims::changes_rows), the call that reaches such a length rebuilds the cache
+// by a pass over all tokens so far.
 //
 //   Decoding decoding(model, 512);
 //   Tensor logits = decoding(prompt);                       // [b n v]
 //   logits = decoding(next_token);                          // [b 1 v], and so on
-// On a GPU the step of one token is recorded as a graph at its second call, and replayed from then on. The tokens and
-// their position are data on the device.
 #pragma once
 
 #include <memory>
@@ -16,6 +15,14 @@
 #include "nn/transformer.h"
 
 namespace whence {
+
+// The cached tensors of earlier tokens of a layer. Keys are cached unrotated, so that every scheme decodes the same way.
+struct CachedLayer {
+  Tensor x, key, value;  // [b capacity c], [b g capacity d] twice; x even if no scheme reads it
+  Tensor query;          // [b h capacity d], if new rows read earlier ones, which are computed again
+};
+// Makes a buffer for `capacity` tokens like `added`, along the axis before the last, if there is none.
+void reserve_tokens(Tensor& buffer, const Tensor& added, index_t capacity);
 
 class Decoding {
  public:
@@ -40,13 +47,9 @@ class Decoding {
   [[nodiscard]] static Lengths made_anew_at(const Transformer& model);
 
  private:
-  // The cached tensors of earlier tokens. Keys are cached unrotated, so that every scheme decodes the same way.
-  struct Kept {
-    Tensor x, key, value;  // [b capacity c], [b g capacity d] twice; x even if no scheme reads it
-  };
-  class Cache;
-  struct Step;
-  Tensor next_token(const Tensor& tokens);  // runs the graph; tokens [b 1] on the CPU
+  // On a GPU (nn/decoding_graph.cpp). Returns the logits of one token of each sequence, [b 1]; undefined if no graph
+  // computes them, and then nothing has changed.
+  Tensor by_graph(const Tensor& tokens);
 
   const Transformer& model_;
   index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known
@@ -55,8 +58,9 @@ class Decoding {
   Lengths anew_;                               // lengths at which the cache is rebuilt
   Tensor tokens_;                              // [b filled], kept only if the cache may be rebuilt
   Pass pass_;
-  std::vector<Kept> kept_;  // by layer
-  std::shared_ptr<Step> step_;
+  std::vector<CachedLayer> layers_;
+  struct Graph;
+  std::shared_ptr<Graph> graph_;
   std::string no_graph_;
 };
 

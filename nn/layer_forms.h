@@ -2,10 +2,7 @@
 // function here is the plain form; tests/cuda/layers.cpp requires the two to be equal.
 #pragma once
 
-#include <optional>
-
 #include "nn/attention/layer_input.h"
-#include "nn/attention/stages.h"
 #include "nn/layers/mlp.h"
 #include "nn/layers/norm.h"
 
@@ -37,16 +34,6 @@ struct LayerForms {
   }
   // Returns the same heads in the layout that multiplies all of them at once.
   [[nodiscard]] virtual Heads apart(const Heads& heads, Site = Site::current()) const { return heads; }
-
-  // Returns softmax(logits, sequence.mask()), [b h i j]: masked keys get exactly 0.
-  [[nodiscard]] virtual Tensor softmax_of_visible(
-      const Tensor& logits, const Sequence& sequence, Site site = Site::current()) const {
-    return softmax(logits, sequence.mask(), site);
-  }
-
-  // Returns the pattern [b h i j] if schemes add only biases by distance to the scores, without a tensor of pairs for
-  // the bias. Returns nothing if the stages must compute it.
-  [[nodiscard]] virtual std::optional<Tensor> pattern_at_once(const AttendContext&, const Stages&) const { return {}; }
 
   // mlp(x, pass), x [..., c]
   [[nodiscard]] virtual Tensor feed_forward(

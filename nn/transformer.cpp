@@ -145,8 +145,7 @@ Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
   return (*this)(tokens, Sequence::run(tokens.size(1), options_.causal), pass);
 }
 
-Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache) const {
-  const Scope scope(path());
+Tensor Transformer::embedded(const Tensor& tokens, Sequence& sequence, const Pass& pass) const {
   sequence = sequence.on(device());  // once, not in every layer
   sequence.tables = tables_;
   sequence.positions.seed = pass.seed;
@@ -154,15 +153,16 @@ Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pa
   // Padding is hidden here for all layers, whatever its tokens are.
   Tensor x = sequence.without_padding(embedding_(raw::to_device(tokens, device())), 1);
   if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
-  const bool every = sequence.row.defined() && !stages_.embeds.empty();
-  const Sequence embedded = every ? sequence.of_all_rows() : sequence;
-  if (every) x = expand(x, {x.size(0), sequence.keys, x.size(2)});  // at every position; the device picks its own
   for (const auto& stage : stages_.embeds) {
     const Scope inside(*stage.path);
-    x = stage.scheme->embed(x, stage.moved(embedded.positions));
+    x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
-  if (every) x = sequence.own_rows(x, 1);
-  x = probe("embedded", dropout_(x, pass));
+  return probe("embedded", dropout_(x, pass));
+}
+
+Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache) const {
+  const Scope scope(path());
+  Tensor x = embedded(tokens, sequence, pass);
   for (const auto& block : blocks_) {
     x = layer_runner_ && !cache ? layer_runner_(*block, schemes_.all(), x, sequence, pass)
                                 : (*block)(x, sequence, pass, cache);

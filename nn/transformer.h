@@ -86,6 +86,8 @@ class Transformer final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
 
+  // The start of the pass alone, [b t c] before the first block. Gives `sequence` what all layers share.
+  [[nodiscard]] Tensor embedded(const Tensor& tokens, Sequence& sequence, const Pass& pass) const;
   // The end of the pass alone, from the residual stream [b t c]: the last norm, and the logits [b t v].
   [[nodiscard]] Tensor logits_of(const Tensor& residual) const;
 

@@ -124,7 +124,7 @@ class CausesPass {
     const Shape& of_y = node.result(edge.result).shape;
     const auto row_of = [&](std::size_t e) -> unsigned char {
       const bool read = own_of(e) == Stop::unread;
-      if ((!read && own_of(e) != Stop::sole && own_of(e) != Stop::weightless) || dx.rank() != of_y.rank()) return 0;
+      if ((!read && own_of(e) != Stop::sole && own_of(e) != Stop::rounded) || dx.rank() != of_y.rank()) return 0;
       const auto width = static_cast<std::size_t>(of_y[of_y.rank() - 1]);
       if (numbers.size() / static_cast<std::size_t>(dx.size(-1)) * width != of_dy.size()) return 0;
       const std::size_t begin = e / static_cast<std::size_t>(dx.size(-1)) * width;
@@ -150,11 +150,11 @@ class CausesPass {
       else if (!first)
         codes[e] = code_of(stopped_here(e), node);
       else if (*first != 0)
-        codes[e] = *first;
+        codes[e] = stop_of(*first) == Stop::masked && own_of(e) == Stop::unread ? code_of(Stop::unread, node) : *first;
       else if (numbers[e] == 0 && size[e] == 0)  // the terms are not 0, but they round to 0
         codes[e] = code_of(stopped_here(e), node);
       else if (std::abs(numbers[e]) <= rounding(dx.dtype()) * std::abs(size[e]))
-        codes[e] = code_of(Stop::cancelled, node);
+        codes[e] = code_of(own_of(e) == Stop::rounded ? Stop::rounded : Stop::cancelled, node);
       else if (vanishes(own_of(e)))
         codes[e] = code_of(own_of(e), node);
     }
@@ -188,6 +188,21 @@ Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& pl
   const RecordingScope values_only(false);
   const Exchange quiet(detail::probes_keep_gradients, false);
   return CausesPass(places, y).run(start);
+}
+
+std::string why_zero(const Tensor& y, const Place& x, Site site) {
+  const Zeros zeros = why_zero(y, {}, {x}, site);
+  const auto found = zeros.of.find(x.name);
+  std::map<unsigned char, index_t> counts;
+  for (const unsigned char code : found == zeros.of.end() ? Codes() : found->second) ++counts[code];
+  std::string lines;
+  for (const auto& [code, count] : counts) {
+    const auto& [stop, op, line] = zeros.causes[code];
+    lines += to_text(lines.empty() ? "" : "\n", count, count == 1 ? " entry: " : " entries: ", to_string(stop));
+    if (!op.empty()) lines += to_text(" in ", op, " (", line, ")");
+    lines += to_text(": ", meaning_of(stop));
+  }
+  return found == zeros.of.end() ? meaning_of(Stop::no_path) : lines;
 }
 
 }  // namespace whence

@@ -39,4 +39,10 @@ struct Zeros {
 [[nodiscard]] Zeros why_zero(
     const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site = Site::current());
 
+// Returns the same for one place in words, a line for each cause: "3 entries: clamped in lerp_at (cope.cpp:60): ...".
+[[nodiscard]] std::string why_zero(const Tensor& y, const Place& x, Site site = Site::current());
+[[nodiscard]] inline std::string why_zero(const Tensor& y, const Tensor& x, Site site = Site::current()) {
+  return why_zero(y, place_of("x", x), site);
+}
+
 }  // namespace whence

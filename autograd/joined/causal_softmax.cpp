@@ -59,7 +59,8 @@ struct CausalSoftmax {
     const index_t columns = y.size(-1), rows = y.size(-2);
     for (const double weight : y.to_vector()) {
       const index_t e = static_cast<index_t>(all.size()), i = e / columns % rows;
-      all.push_back(e % columns > first_row + i ? Stop::masked : weight > 0.5 ? Stop::sole : Stop::weightless);
+      const index_t keys = std::min(columns, first_row + i + 1);
+      all.push_back(e % columns >= keys ? Stop::masked : stop_of_weight(weight, keys));
     }
     return all;
   }

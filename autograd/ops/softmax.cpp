@@ -1,5 +1,7 @@
 // Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask allows, else 0
 //   dx = y (dy - sum_j y_j dy_j)        If every entry of a row is masked, its y and dx are 0.
+#include <algorithm>
+
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -32,15 +34,19 @@ struct Softmax {
     kernels(y).softmax_backward(y, raw::contiguous(dy), dx);
     return {dx, Tensor()};
   }
-  // The cause of a gradient near 0, by entry: it is masked, or has nearly all of the weight, or nearly none.
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
+    const Tensor &y = saved.y.peek(), &mask = saved.mask.peek();
+    const std::vector<double> weights = y.to_vector();
+    const auto width = static_cast<std::size_t>(y.size(-1));
+    const std::vector<double> kept =
+        mask.defined() ? raw::expand(mask, y.shape()).to_vector() : std::vector(weights.size(), 1.0);
     std::vector<Stop> all;
-    const Tensor& y = saved.y.peek();
-    for (const double weight : y.to_vector()) all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
-    if (!saved.mask.peek().defined()) return all;
-    const std::vector<double> allowed = raw::expand(saved.mask.peek(), y.shape()).to_vector();
-    for (std::size_t e = 0; e < all.size(); ++e)
-      if (allowed[e] == 0) all[e] = Stop::masked;
+    std::ptrdiff_t keys = 0;  // of the row
+    for (std::size_t e = 0; e < weights.size(); ++e) {
+      const auto row = kept.begin() + static_cast<std::ptrdiff_t>(e);
+      if (e % width == 0) keys = std::count(row, row + y.size(-1), 1.0);
+      all.push_back(kept[e] == 0 ? Stop::masked : stop_of_weight(weights[e], keys));
+    }
     return all;
   }
 };

@@ -1,115 +1,88 @@
-// Attention in tiles: tensor/tiles/attention_kernel.h has the equations, tensor/cpu/tiles/ the programs.
+// Attention in tiles: tensor/tiled_call.h has the equations, tensor/cpu/tiles/ the programs.
 #include "autograd/ops/index.h"
 #include "autograd/tiled/tiled_op.h"
-#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
 
 using namespace tiled;
-using At = TiledAttention;
-
-Tensor output_of(const At& at, const Tensor& y) { return raw::slice(y, 3, 0, y.size(3) - at.bins); }
-Tensor bins_of(const At& at, const Tensor& y) {
-  return at.bins ? raw::slice(y, 3, y.size(3) - at.bins, y.size(3)) : Tensor();
-}
-
-// y [b h i d+bins]: the output, followed by the sums by distance
-struct Attention {
-  using At = TiledAttention;
-  static constexpr const char* name = "tiled_attention";
-  static constexpr At::Ops op = At::attention;
-  static index_t extra(const At& at) { return at.bins; }
-  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
-    at.forward(x, output_of(at, y), bins_of(at, y), norms);
-  }
-  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
-      const At::Operands& d) {
-    at.backward(x, output_of(at, y), bins_of(at, y), norms, output_of(at, dy), bins_of(at, dy), d);
-  }
-};
 
 void check_all(const At& at, const At::Operands& x) {
   Extents known;
   if (at.bins > 0 && at.bin_of.defined()) known['n'] = at.bin_of.numel();
-  const Extents of = check<Attention>(at, x, known);
-  if (x[At::query].device().is_gpu())
-    if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(Attention::name, refusal);
+  const Extents of = check(at, x, known);
   if (x[At::relative_query].defined() && x[At::query].device().is_gpu() && !(at.relative_scale > 0))
-    fail(Attention::name, "relative_scale ", at.relative_scale, " given to tiles on a GPU; more than 0 required");
+    fail(at.name(), "relative_scale ", at.relative_scale, " given to tiles on a GPU; more than 0 required");
   for (const std::size_t k : {At::position_logits, At::position_keys})
     if (x[k].defined() && of['p'] == 0)
-      fail(Attention::name, At::info[k].name, " is ", x[k].shape(), "; a table of one row or more required");
+      fail(at.name(), At::info[k].name, " is ", x[k].shape(), "; a table of one row or more required");
 }
 
 // ---- samples: each program alone, and some of them together ----
 
-std::vector<Case<At>> cases() {
-  std::vector<Case<At>> list;
-  list.push_back(of<At>("plain", 1, 2, 5, 5, 3));
-  list.push_back(of<At>("one token", 2, 1, 1, 1, 2));
-  list.push_back(of<At>("later rows", 1, 1, 2, 7, 4));
-  list.push_back(of<At>("no rows", 1, 1, 0, 0, 2));
-  list.push_back(of<At>("heads that share keys", 2, 4, 5, 7, 3, 2));
-  list.push_back(with(with(of<At>("row scan, other gates, heads that share keys", 1, 6, 6, 6, 2, 3), At::gate_query,
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  list.push_back(of("plain", 1, 2, 5, 5, 3));
+  list.push_back(of("one token", 2, 1, 1, 1, 2));
+  list.push_back(of("later rows", 1, 1, 2, 7, 4));
+  list.push_back(of("no rows", 1, 1, 0, 0, 2));
+  list.push_back(of("heads that share keys", 2, 4, 5, 7, 3, 2));
+  list.push_back(with(with(of("row scan, other gates, heads that share keys", 1, 6, 6, 6, 2, 3), At::gate_query,
                           draw::normal({1, 6, 6, 2})),
       At::gate_key, draw::normal({1, 2, 6, 2})));
   list.back() = with(std::move(list.back()), At::position_slopes, draw::normal({6}));
-  list.push_back(of<At>("not causal, two tiles of keys", 1, 1, 3, 70, 2));
+  list.push_back(of("not causal, two tiles of keys", 1, 1, 3, 70, 2));
   list.back().at.causal = false, list.back().at.first_row = 0;
-  list.push_back(of<At>("two blocks of queries", 1, 1, 67, 67, 2));
-  list.push_back(of<At>("a window, two tiles of keys outside", 1, 2, 3, 140, 1));
+  list.push_back(of("two blocks of queries", 1, 1, 67, 67, 2));
+  list.push_back(of("a window, two tiles of keys outside", 1, 2, 3, 140, 1));
   list.back().at.window = 5;
-  list.push_back(of<At>("a window on both sides, two blocks of queries", 1, 1, 67, 67, 1));
+  list.push_back(of("a window on both sides, two blocks of queries", 1, 1, 67, 67, 1));
   list.back().at.causal = false, list.back().at.window = 3;
-  list.push_back(of<At>("a window, padding", 2, 1, 6, 6, 3));
+  list.push_back(of("a window, padding", 2, 1, 6, 6, 3));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
   list.back().at.window = 2;
-  list.push_back(of<At>("padding", 2, 1, 6, 6, 3));
+  list.push_back(of("padding", 2, 1, 6, 6, 3));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
-  list.push_back(of<At>("dropout", 1, 2, 6, 6, 3));
+  list.push_back(of("dropout", 1, 2, 6, 6, 3));
   list.back().at.dropout = 0.3, list.back().at.stream = Stream(3, "pattern", 2);
-  list.push_back(with(of<At>("by distance", 2, 2, 6, 6, 3), At::distance_table, draw::normal({2, 6})));
-  list.push_back(with(of<At>("by drawn distance", 1, 2, 4, 4, 3), At::distance_table, draw::normal({2, 9})));
+  list.push_back(with(of("by distance", 2, 2, 6, 6, 3), At::distance_table, draw::normal({2, 6})));
+  list.push_back(with(of("by drawn distance", 1, 2, 4, 4, 3), At::distance_table, draw::normal({2, 9})));
   list.back().at.query_step = Tensor::of({0, 3, 5, 8}, {1, 4}, DType::i64);
   list.back().at.key_step = list.back().at.query_step;
-  list.push_back(with(of<At>("by distance, both sides", 1, 1, 5, 5, 2), At::distance_table, draw::normal({1, 9})));
+  list.push_back(with(of("by distance, both sides", 1, 1, 5, 5, 2), At::distance_table, draw::normal({1, 9})));
   list.back().at.causal = false, list.back().at.lowest = -4;
-  list.push_back(
-      with(with(of<At>("by row and distance", 2, 2, 5, 5, 3), At::relative_query, draw::normal({2, 2, 5, 3})),
-          At::relative_keys, draw::normal({1, 5, 3})));
+  list.push_back(with(with(of("by row and distance", 2, 2, 5, 5, 3), At::relative_query, draw::normal({2, 2, 5, 3})),
+      At::relative_keys, draw::normal({1, 5, 3})));
   list.back().at.relative_scale = 0.7;
-  list.push_back(with(
-      with(of<At>("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query, draw::normal({1, 2, 3, 3})),
-      At::relative_keys, draw::normal({2, 5, 3})));
-  list.push_back(with_pieces(of<At>("piecewise", 2, 2, 7, 7, 3), 7));
-  list.push_back(with_pieces(of<At>("piecewise, by drawn distance", 1, 2, 6, 6, 2), 9));
+  list.push_back(
+      with(with(of("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query, draw::normal({1, 2, 3, 3})),
+          At::relative_keys, draw::normal({2, 5, 3})));
+  list.push_back(with_pieces(of("piecewise", 2, 2, 7, 7, 3), 7));
+  list.push_back(with_pieces(of("piecewise, by drawn distance", 1, 2, 6, 6, 2), 9));
   list.back().at.query_step = Tensor::of({0, 1, 3, 5, 7, 8}, {1, 6}, DType::i64);
   list.back().at.key_step = list.back().at.query_step;
-  list.push_back(with(of<At>("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
-  list.push_back(
-      with(of<At>("column at slopes of queries", 1, 2, 9, 70, 3), At::column_term, draw::normal({1, 2, 70})));
+  list.push_back(with(of("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
+  list.push_back(with(of("column at slopes of queries", 1, 2, 9, 70, 3), At::column_term, draw::normal({1, 2, 70})));
   list.back() = with(std::move(list.back()), At::column_slope, draw::normal({1, 2, 9}));
-  list.push_back(with(of<At>("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
-  list.push_back(with(of<At>("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));
+  list.push_back(with(of("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
+  list.push_back(with(of("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));
   list.back().at.position_scale = 0.8;
-  list.push_back(with(of<At>("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));
-  list.push_back(with(of<At>("row scan in a window", 1, 2, 9, 20, 2), At::position_logits, draw::normal({1, 2, 9, 5})));
+  list.push_back(with(of("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));
+  list.push_back(with(of("row scan in a window", 1, 2, 9, 20, 2), At::position_logits, draw::normal({1, 2, 9, 5})));
   list.back().at.window = 3;
-  list.push_back(with(of<At>("row scan by slopes", 1, 2, 6, 6, 3), At::position_slopes, draw::normal({2})));
-  list.push_back(
-      with(with(with(of<At>("row scan, other gates", 1, 2, 6, 6, 3), At::gate_query, draw::normal({1, 2, 6, 3})),
-               At::gate_key, draw::normal({1, 2, 6, 3})),
-          At::position_logits, draw::normal({1, 2, 6, 4})));
+  list.push_back(with(of("row scan by slopes", 1, 2, 6, 6, 3), At::position_slopes, draw::normal({2})));
+  list.push_back(with(with(with(of("row scan, other gates", 1, 2, 6, 6, 3), At::gate_query, draw::normal({1, 2, 6, 3})),
+                          At::gate_key, draw::normal({1, 2, 6, 3})),
+      At::position_logits, draw::normal({1, 2, 6, 4})));
   list.back().at.gate_scale = 0.5;
-  list.push_back(with(of<At>("sink", 2, 2, 6, 6, 3), At::sink, draw::normal({2})));
-  list.push_back(with(with(of<At>("sink beside gates", 1, 2, 5, 7, 3), At::position_slopes, draw::normal({2})),
-      At::sink, draw::normal({2})));
+  list.push_back(with(of("sink", 2, 2, 6, 6, 3), At::sink, draw::normal({2})));
+  list.push_back(with(with(of("sink beside gates", 1, 2, 5, 7, 3), At::position_slopes, draw::normal({2})), At::sink,
+      draw::normal({2})));
   for (const bool rest_to_self : {false, true}) {
-    list.push_back(of<At>(rest_to_self ? "stick, its rest to the row's own value" : "stick", 2, 2, 6, 6, 3));
+    list.push_back(of(rest_to_self ? "stick, its rest to the row's own value" : "stick", 2, 2, 6, 6, 3));
     list.back().at.stick = true, list.back().at.rest_to_self = rest_to_self;
   }
-  list.push_back(of<At>("bins", 1, 2, 6, 6, 3));
+  list.push_back(of("bins", 1, 2, 6, 6, 3));
   list.back().at.window = 4;
   list.back().at.bins = 3, list.back().at.bin_of = Tensor::of({2, 1, 1, 0, 0, 0}, {6}, DType::i64);
   return list;
@@ -121,14 +94,14 @@ std::vector<CheckedSample> samples() {
     return y.bin_sums.defined() ? concat_along(3, {y.output, y.bin_sums}) : y.output;
   };
   std::vector<CheckedSample> all = samples_of(cases(), run);
-  for (const Case<At>& each : cases()) {
+  for (const Case& each : cases()) {
     if (!each.name.starts_with("column")) continue;
     const auto with_rest = [run](const At& at, At::Operands x) {  // a constant: its gradient is part of the column's
       const Tensor& column = x[At::column_term];
       x[At::column_rest] = cast(Tensor::normal(column.shape(), 0, 1, Stream(5, "rest"), DType::f64), column.dtype());
       return run(at, x);
     };
-    all.push_back(samples_of(std::vector<Case<At>>{each}, with_rest).front());
+    all.push_back(samples_of(std::vector<Case>{each}, with_rest).front());
     all.back().name += ", and its rest";
   }
   return all;
@@ -174,15 +147,16 @@ Tensor reference(const Inputs& in) {
   return Tensor::of(y, in[0].shape(), DType::f64);
 }
 
-const Checked checked({Attention::name, samples, attention_refusals, reference, true, true});
+const Checked checked({Op<false>::name, samples, attention_refusals, reference, true, true});
 
 }  // namespace
 
-TiledResult tiled_attention(const TiledAttention& at, const TiledAttention::Operands& operands, Site site) {
+TiledResult tiled_attention(const TiledCall& given, const TiledCall::Operands& operands, Site site) {
   const CallSite place(site);
-  At known = at;
-  if (at.bin_of.defined()) known.bin_of = detail::checked_index(Attention::name, "bin_of", at.bin_of, at.bins);
-  const Tensor y = run<Attention>(known, operands, site, [&](const At::Operands& x) { check_all(known, x); });
+  At at = given;
+  at.mixes = false;
+  if (at.bin_of.defined()) at.bin_of = detail::checked_index(at.name(), "bin_of", at.bin_of, at.bins);
+  const Tensor y = run<false>(at, operands, site, check_all);
   const index_t width = operands[At::value].size(3);
   if (at.bins == 0) return {y, {}};
   return {slice(y, 3, 0, width, 1, site), slice(y, 3, width, width + at.bins, 1, site)};

@@ -1,45 +1,27 @@
-// The head mix in tiles: tensor/tiles/mix_kernel.h has the equations, tensor/cpu/tiles/mix_forward.h and mix_backward.h compute it.
+// The head mix in tiles: tensor/tiled_call.h has the equations, tensor/cpu/tiles/mix_forward.h and mix_backward.h compute it.
 #include "autograd/tiled/tiled_op.h"
-#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
 
 using namespace tiled;
-using At = TiledMix;
-
-struct Mix {
-  using At = TiledMix;
-  static constexpr const char* name = "tiled_mix";
-  static constexpr At::Ops op = At::mix;
-  static index_t extra(const At&) { return 0; }
-  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
-    at.forward(x, y, norms);
-  }
-  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
-      const At::Operands& d) {
-    at.backward(x, y, norms, dy, d);
-  }
-};
 
 void check_all(const At& at, const At::Operands& x) {
   Extents known;
   known['e'] = at.left + 1;
   if (const Tensor& query = x[At::query]; query.defined() && query.rank() == 4)
     known['x'] = query.size(1) * (x[At::piece_begins].defined() ? 2 : 1);
-  const index_t kernel = check<Mix>(at, x, known)['k'];
+  const index_t kernel = check(at, x, known)['k'];
   for (const std::size_t k : {At::mix_input, At::mix_table, At::mix_output})
-    if (!x[k].defined()) fail(Mix::name, At::info[k].name, " is undefined; ", At::info[k].axes, " required");
+    if (!x[k].defined()) fail(at.name(), At::info[k].name, " is undefined; ", At::info[k].axes, " required");
   if (at.left + at.right != kernel - 1 || at.right > at.left)
-    fail(Mix::name, kernel, " taps with ", at.left, " on the left and ", at.right,
+    fail(at.name(), kernel, " taps with ", at.left, " on the left and ", at.right,
         " on the right given; kernel - 1 together, and no more on the right than on the left, required");
-  if (x[At::query].device().is_gpu())
-    if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(Mix::name, refusal);
 }
 
 // ---- samples ----
 
-Case<At> with_mix(Case<At> c, index_t width, index_t kernel, index_t right, index_t channels, index_t keys) {
+Case with_mix(Case c, index_t width, index_t kernel, index_t right, index_t channels, index_t keys) {
   const index_t heads = c.inputs[0].size(1);
   c.at.left = kernel - 1 - right, c.at.right = right, c.at.table_lowest = -right;
   c = with(std::move(c), At::mix_input, draw::normal({width, channels, kernel}));
@@ -47,25 +29,24 @@ Case<At> with_mix(Case<At> c, index_t width, index_t kernel, index_t right, inde
   return with(std::move(c), At::mix_output, draw::normal({heads, width, kernel}));
 }
 
-std::vector<Case<At>> cases() {
-  std::vector<Case<At>> list;
-  list.push_back(with_mix(of<At>("one tap", 2, 3, 5, 5, 2), 4, 1, 0, 3, 5));
-  list.push_back(with_mix(of<At>("one tap, a window", 1, 2, 22, 22, 2), 3, 1, 0, 2, 22));
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  list.push_back(with_mix(of("one tap", 2, 3, 5, 5, 2), 4, 1, 0, 3, 5));
+  list.push_back(with_mix(of("one tap, a window", 1, 2, 22, 22, 2), 3, 1, 0, 2, 22));
   list.back().at.window = 3;
-  list.push_back(with_mix(of<At>("3 taps", 1, 2, 7, 7, 2), 3, 3, 1, 2, 7));
+  list.push_back(with_mix(of("3 taps", 1, 2, 7, 7, 2), 3, 3, 1, 2, 7));
   list.back().at.behind = 1;
-  list.push_back(with(
-      with_mix(of<At>("5 taps, residual", 1, 2, 6, 6, 2), 3, 5, 2, 2, 6), At::distance_table, draw::normal({2, 6})));
+  list.push_back(
+      with(with_mix(of("5 taps, residual", 1, 2, 6, 6, 2), 3, 5, 2, 2, 6), At::distance_table, draw::normal({2, 6})));
   list.back().at.remask = true;
-  list.push_back(with_mix(of<At>("3 taps, heads that share keys", 2, 4, 7, 7, 2, 2), 3, 3, 1, 4, 7));
-  list.push_back(with_mix(of<At>("taps on the left", 1, 2, 6, 6, 2), 3, 2, 0, 2, 6));
-  list.push_back(with_mix(of<At>("padding and dropout", 2, 2, 6, 6, 2), 3, 3, 1, 2, 6));
+  list.push_back(with_mix(of("3 taps, heads that share keys", 2, 4, 7, 7, 2, 2), 3, 3, 1, 4, 7));
+  list.push_back(with_mix(of("taps on the left", 1, 2, 6, 6, 2), 3, 2, 0, 2, 6));
+  list.push_back(with_mix(of("padding and dropout", 2, 2, 6, 6, 2), 3, 3, 1, 2, 6));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 6}, DType::boolean);
   list.back().at.dropout = 0.25, list.back().at.stream = Stream(5, "pattern");
-  list.push_back(
-      with_mix(with_pieces(of<At>("one tap, pieces that only the mix reads", 2, 2, 5, 5, 2), 5), 3, 1, 0, 4, 5));
+  list.push_back(with_mix(with_pieces(of("one tap, pieces that only the mix reads", 2, 2, 5, 5, 2), 5), 3, 1, 0, 4, 5));
   list.back().at.adds_pieces = false;
-  list.push_back(with_mix(with_pieces(of<At>("3 taps, pieces", 2, 2, 7, 7, 2), 7), 3, 3, 1, 4, 7));
+  list.push_back(with_mix(with_pieces(of("3 taps, pieces", 2, 2, 7, 7, 2), 7), 3, 3, 1, 4, 7));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 7}, DType::boolean);
   list.back().at.behind = 1;
   return list;
@@ -97,13 +78,15 @@ std::vector<BadInput> mix_refusals() {
        }}};
 }
 
-const Checked checked({Mix::name, samples, mix_refusals, {}, true, true});
+const Checked checked({Op<true>::name, samples, mix_refusals, {}, true, true});
 
 }  // namespace
 
-Tensor tiled_mix(const TiledMix& at, const TiledMix::Operands& operands, Site site) {
+Tensor tiled_mix(const TiledCall& given, const TiledCall::Operands& operands, Site site) {
   const CallSite place(site);
-  return run<Mix>(at, operands, site, [&](const At::Operands& x) { check_all(at, x); });
+  At at = given;
+  at.mixes = true;
+  return run<true>(at, operands, site, check_all);
 }
 
 }  // namespace whence

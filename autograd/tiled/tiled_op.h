@@ -11,9 +11,12 @@
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
+#include "tensor/tiles/gpu_programs.h"
 #include "tensor/tiles/operands.h"
 
 namespace whence::tiled {
+
+using At = TiledCall;
 
 // Returns x in a layout that kernels read: operands by rows need only contiguous rows, others are small and made
 // contiguous.
@@ -39,11 +42,13 @@ inline ThreeHeads gradients_in_rows(const ThreeHeads& x) {
   return heads_in_rows(Tensor::like(rows), x[0].size(0), x[0].size(2), {x[0].size(1), x[1].size(1), x[2].size(1)});
 }
 
-// Kind provides: `name`; At, the facts of a call; op, the set of operands it reads; extra(at), the numbers of y after
-// the output; forward and backward, which call the kernels.
-template <class Kind> struct Op {
-  using At = typename Kind::At;
-  static constexpr const char* name = Kind::name;
+inline Tensor output_of(const At& at, const Tensor& y) { return raw::slice(y, 3, 0, y.size(3) - at.bins); }
+inline Tensor bins_of(const At& at, const Tensor& y) {
+  return at.bins ? raw::slice(y, 3, y.size(3) - at.bins, y.size(3)) : Tensor();
+}
+
+template <bool mixes> struct Op {
+  static constexpr const char* name = mixes ? "tiled_mix" : "tiled_attention";
   static constexpr bool once = true;
   static constexpr std::size_t count = At::operand_count;
   At at;
@@ -53,9 +58,9 @@ template <class Kind> struct Op {
     SavedTensor y, norms;
   };
 
-  // y [b h i c+extra]
+  // y [b h i c+bins]: the output, followed by the sums by distance
   template <class... In> Tensor forward(Saved& saved, const In&... in) const {
-    typename At::Operands x{in...};
+    At::Operands x{in...};
     for (std::size_t k = 0; k < count; ++k) {
       const Tensor given = x[k];
       x[k] = readable(At::info[k], given);
@@ -63,10 +68,10 @@ template <class Kind> struct Op {
     }
     const Tensor& query = x[At::query];
     Shape shape = query.shape();
-    shape[3] = x[At::value].size(3) + Kind::extra(at);
+    shape[3] = x[At::value].size(3) + at.bins;
     const Tensor y = by_token(shape, query.dtype(), query.device());
     const Tensor norms = Tensor::empty({shape[0], shape[1], shape[2], 2}, compute_dtype(query.dtype()), query.device());
-    if (y.numel() > 0) Kind::forward(at, x, y, norms);
+    if (y.numel() > 0) at.forward(x, output_of(at, y), bins_of(at, y), norms);
     const std::array facts{at.present, at.query_step, at.key_step, at.bin_of};
     for (std::size_t k = 0; k < facts.size(); ++k)
       if (facts[k].defined()) saved.facts[k] = facts[k];
@@ -76,10 +81,10 @@ template <class Kind> struct Op {
   }
 
   Grads<count> backward(const Saved& saved, const Tensor& given, Needs<count> needs) const {
-    if (at.row.defined()) fail(Kind::name, "a first row known only to the device given to backward; a number required");
+    if (at.row.defined()) fail(name, "a first row known only to the device given to backward; a number required");
     for (const SavedTensor& fact : saved.facts)
       if (fact.defined()) static_cast<void>(fact.get());
-    typename At::Operands x, d;
+    At::Operands x, d;
     const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
     Grads<count> result;
     for (std::size_t k = 0; k < count; ++k)
@@ -93,14 +98,15 @@ template <class Kind> struct Op {
                          : y.numel() > 0                            ? gradient_like(At::info[k], x[k])
                                          : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
     }
-    if (y.numel() > 0) Kind::backward(at, x, y, saved.norms.get(), dy, d);
+    if (y.numel() > 0)
+      at.backward(x, output_of(at, y), bins_of(at, y), saved.norms.get(), output_of(at, dy), bins_of(at, dy), d);
     return result;
   }
 };
 
 // Throws Error if a fact does not fit the operands: kernels use facts as indices.
-template <class Kind> void check_facts(const TiledFacts& at, const Tensor& query, const Extents& of) {
-  constexpr const char* op = Kind::name;
+inline void check_facts(const At& at, const Tensor& query, const Extents& of) {
+  const char* const op = at.name();
   const auto check = [&](const char* fact, const Tensor& x, DType dtype, const Shape& shape) {
     if (!x.defined() || x.dtype() != dtype || !(x.shape() == shape) || !x.is_contiguous())
       fail(op, fact, " is ", x.defined() ? to_text(x.dtype(), " ", x.shape()) : "undefined", "; contiguous ", dtype,
@@ -133,41 +139,40 @@ template <class Kind> void check_facts(const TiledFacts& at, const Tensor& query
 }
 
 // Error if operands or facts are missing or do not go together, dtypes differ, or shapes do not fit.
-template <class Kind>
-Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x, const Extents& known) {
-  using At = typename Kind::At;
+inline Extents check(const At& at, const At::Operands& x, const Extents& known) {
   for (const std::size_t k : {At::query, At::key, At::value})
     if (!x[k].defined() || x[k].rank() != 4)
-      fail(Kind::name, At::info[k].name, " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined",
+      fail(at.name(), At::info[k].name, " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined",
           "; [b h t d] required");
-  if (const std::string refusal = tiled_refusal(Kind::op, at, x); !refusal.empty()) fail(Kind::name, refusal);
+  if (const std::string refusal = tiled_refusal(at, x); !refusal.empty()) fail(at.name(), refusal);
   const Tensor& q = x[At::query];
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (!x[k].defined()) continue;
-    raw::require_same_device(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+    raw::require_same_device(at.name(), At::info[At::query].name, q, At::info[k].name, x[k]);
     if (At::info[k].by_rows || x[k].dtype() != compute_dtype(q.dtype()))  // tables may have the precision of sums
-      raw::require_same_dtype(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+      raw::require_same_dtype(at.name(), At::info[At::query].name, q, At::info[k].name, x[k]);
   }
-  if (!is_floating(q.dtype())) wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
-  const Extents of = extents_of(Kind::name, At::info, x, known);
+  if (!is_floating(q.dtype())) wrong_dtype(at.name(), q.dtype(), "a floating dtype");
+  const Extents of = extents_of(at.name(), At::info, x, known);
   if (of['h'] > 0 && (of['g'] == 0 || of['h'] % of['g'] != 0))
-    fail(Kind::name, "key is ", x[At::key].shape(), ", query is ", q.shape(),
+    fail(at.name(), "key is ", x[At::key].shape(), ", query is ", q.shape(),
         "; a divisor of the query's heads required");
-  if (of['n'] == 0) fail(Kind::name, "a table of no distances given; one row or more required");
-  check_facts<Kind>(at, q, of);
+  if (of['n'] == 0) fail(at.name(), "a table of no distances given; one row or more required");
+  check_facts(at, q, of);
   return of;
 }
 
-// Returns y [b h i c+extra] of operands that `check_all` accepts. On the CPU 16-bit numbers are widened, and the result
+// Returns y [b h i c+bins] of operands that `check_all` accepts. On the CPU 16-bit numbers are widened, and the result
 // is rounded once.
-template <class Kind, class Check>
-Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site, const Check& check_all) {
+template <bool mixes, class Check> Tensor run(const At& at, At::Operands x, Site site, const Check& check_all) {
   const DType given = x[0].defined() ? x[0].dtype() : DType::f32;
   const bool widen = is_floating(given) && size_of(given) == 2 && !(x[0].defined() && x[0].device().is_gpu());
   for (Tensor& operand : x)
     if (widen && operand.defined()) operand = cast(operand, DType::f32, site);
-  check_all(x);
-  const Tensor y = std::apply([&](const auto&... in) { return apply(Op<Kind>{at}, site, in...); }, x);
+  check_all(at, x);
+  if (x[At::query].device().is_gpu())
+    if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(at.name(), refusal);
+  const Tensor y = std::apply([&](const auto&... in) { return apply(Op<mixes>{at}, site, in...); }, x);
   return widen ? cast(y, given, site) : y;
 }
 
@@ -175,30 +180,29 @@ Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site
 
 using Inputs = std::vector<Tensor>;
 
-template <class At> struct Case {
+struct Case {
   std::string name;
   At at;
   std::vector<std::size_t> operands;  // the operand that each input is
   Inputs inputs;
 };
 
-template <class At>
-Case<At> of(std::string name, index_t b, index_t h, index_t i, index_t j, index_t d, index_t group = 1) {
-  Case<At> c{std::move(name), {}, {At::query, At::key, At::value},
+inline Case of(std::string name, index_t b, index_t h, index_t i, index_t j, index_t d, index_t group = 1) {
+  Case c{std::move(name), {}, {At::query, At::key, At::value},
       {draw::normal({b, h, i, d}), draw::normal({b, h / group, j, d}), draw::normal({b, h / group, j, d})}};
   c.at.scale = 0.6;
   c.at.first_row = j - i;
   c.at.total_rows = j;
   return c;
 }
-template <class At> Case<At> with(Case<At> c, std::size_t operand, Tensor x) {
+inline Case with(Case c, std::size_t operand, Tensor x) {
   c.operands.push_back(operand);
   c.inputs.push_back(std::move(x));
   return c;
 }
 
 // Adds a piecewise term of four pieces.
-template <class At> Case<At> with_pieces(Case<At> c, index_t distances) {
+inline Case with_pieces(Case c, index_t distances) {
   const Shape queries = c.inputs[0].shape();
   c = with(std::move(c), At::piece_distance, draw::uniform({distances}, 0.2, 2));
   c = with(std::move(c), At::piece_row, draw::uniform({queries[0], queries[1], queries[2]}, 0.3, 1));
@@ -208,12 +212,11 @@ template <class At> Case<At> with_pieces(Case<At> c, index_t distances) {
 }
 
 // Makes samples that call run_case(at, operands) -> y.
-template <class At, class Run>
-std::vector<CheckedSample> samples_of(const std::vector<Case<At>>& cases, const Run& run_case) {
+template <class Run> std::vector<CheckedSample> samples_of(const std::vector<Case>& cases, const Run& run_case) {
   std::vector<CheckedSample> result;
-  for (const Case<At>& c : cases) {
+  for (const Case& c : cases) {
     result.push_back({c.name, c.inputs, [at = c.at, which = c.operands, run_case](const Inputs& inputs) {
-                        typename At::Operands x;
+                        At::Operands x;
                         for (std::size_t k = 0; k < which.size(); ++k) x[which[k]] = inputs[k];
                         return run_case(at, x);
                       }});

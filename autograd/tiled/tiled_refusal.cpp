@@ -4,11 +4,11 @@
 
 namespace whence {
 
-std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const TiledFacts::Operands& x) {
+std::string tiled_refusal(const TiledCall& at, const TiledCall::Operands& x) {
   using At = TiledOperands;
   const auto given = [&](std::size_t k) { return x[k].defined(); };
   for (std::size_t k = 0; k < x.size(); ++k)
-    if (given(k) && !(At::info[k].ops & op))
+    if (given(k) && !(At::info[k].ops & at.op()))
       return to_text(At::info[k].name, " given, which is not read here; undefined required");
   for (const std::size_t k : {At::relative_query, At::gate_query})  // a rotation makes the scores' queries wider
     if (given(k) && x[k].size(-1) != x[At::query].size(-1))
@@ -17,7 +17,7 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
 
   if (at.row.defined() && x[At::query].device().is_cpu())
     return "a first row known only to the device given on the CPU; a number required";
-  if (op == At::mix) {
+  if (at.mixes) {
     if (at.query_step.defined()) return "steps given with a head mix; distances first_row + i - j required";
     if (at.bins > 0 || at.stick)
       return to_text(at.stick ? "a stick to break" : "bins", " given with a head mix; a softmax alone required");

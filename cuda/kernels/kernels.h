@@ -61,13 +61,12 @@ class CudaKernels final : public JoinedKernels {
   void causal_softmax_by_distance(
       const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
   std::size_t most_shared_bytes(DType dtype) const override;
-  void attention(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
+  void attention(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
       const Tensor& norms) override;
-  void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
-      std::span<const Tensor> d) override;
-  void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) override;
-  void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
+  void attention_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
+      const Tensor& norms, const Tensor& d_output, const Tensor& d_bins, std::span<const Tensor> d) override;
+  void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) override;
+  void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
       const Tensor& d_output, std::span<const Tensor> d) override;
   Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
   void report_faults() override;

@@ -1,8 +1,8 @@
 // Ranks with one GPU each, over NCCL, which is loaded on demand: libnccl.so.2, or the file that WHENCE_NCCL_LIBRARY
 // names.
 //
-// Its calls do not block (ncclConfig_t::blocking = 0): each returns "in progress", and is polled until it is done,
-// another rank is known to be lost, or the limit is over.
+// Its calls do not block (ncclConfig_t::blocking = 0): each returns "in progress", and is polled until it is done or the
+// limit is over.
 #include <dlfcn.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "cuda/runtime/runtime.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 namespace {
@@ -90,9 +90,8 @@ class Nccl final : public Communicator {
     }
   }
   ~Nccl() override {
-    if (!comm_) return;
     try {
-      if (std::uncaught_exceptions() > 0) throw LostRank("this rank itself");
+      if (std::uncaught_exceptions() > 0) throw Error("this rank itself");
       wait_until_done("finalize", nccl_.finalize(comm_), 0);
       nccl_.destroy(comm_);
     } catch (const Error&) { nccl_.abort(comm_); }
@@ -105,14 +104,6 @@ class Nccl final : public Communicator {
     return to_text("NCCL ", major, ".", minor, ".", version % 100, " and ", control_.name());
   }
   bool reaches(Device) const override { return true; }
-
-  void look_around() override { control_.look_around(); }
-  bool give_up(const std::string& why) noexcept override {
-    const bool speaks = control_.give_up(why);
-    if (comm_) nccl_.abort(comm_);  // ends running operations, and the others get an error
-    comm_ = nullptr;
-    return speaks;
-  }
 
  private:
   void start() {
@@ -130,9 +121,8 @@ class Nccl final : public Communicator {
     const std::size_t bytes = static_cast<std::size_t>(mine.numel()) * size_of(mine.dtype());
     if (bytes == 0) return;
     const auto require = [&](int code) {
-      if (code != success && code != in_progress) throw LostRank("ranks: NCCL: ", nccl_.text(code));
+      if (code != success && code != in_progress) throw Error("ranks: NCCL: ", nccl_.text(code));
     };
-    require_comm();
     require(nccl_.group_start());
     require(nccl_.send(gpu::address_for_libraries(mine.bytes()), bytes, int8, peer, comm_, gpu::stream()));
     require(nccl_.receive(gpu::address_for_libraries(theirs.bytes()), bytes, int8, peer, comm_, gpu::stream()));
@@ -143,29 +133,22 @@ class Nccl final : public Communicator {
     control_.exchange(peer, mine, theirs);
   }
 
-  void require_comm() const {
-    if (!comm_) throw LostRank("ranks: NCCL is closed, because this rank gave up");
-  }
-
   // Waits until `call` has ended on the host and on the device.
   void wait_until_done(const char* what, int call, int peer) {
-    if (call != success && call != in_progress) throw LostRank("ranks: NCCL could not ", what, ": ", nccl_.text(call));
+    if (call != success && call != in_progress) throw Error("ranks: NCCL could not ", what, ": ", nccl_.text(call));
     const auto began = std::chrono::steady_clock::now();
     for (;;) {
       int state = success;
       const int asked = nccl_.state(comm_, &state);
       if (asked != success) state = asked;
       if (state == success && gpu::all_has_ended()) return;
-      if (state != success && state != in_progress) {
-        look_around();  // reports the rank that died, if known
-        throw LostRank("ranks: NCCL could not ", what, " with rank ", peer, ": ", nccl_.text(state));
-      }
+      if (state != success && state != in_progress)
+        throw Error("ranks: NCCL could not ", what, " with rank ", peer, ": ", nccl_.text(state));
       const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       if (waited > limit_)
-        throw LostRank("rank ", peer, " of ", size(), " has not answered rank ", rank(), " for ", limit_,
+        throw Error("rank ", peer, " of ", size(), " has not answered rank ", rank(), " for ", limit_,
             " seconds; --rank-limit allows more");
       if (waited < 1e-3) continue;  // an exchange between cards takes microseconds
-      look_around();
       std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 20 : 1000));
     }
   }
@@ -186,10 +169,10 @@ std::unique_ptr<Communicator> join_nccl(const Launch& launch, Communicator& cont
     refuse("it cannot be loaded: ", library().problem,
         "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY");
   if (device.is_cpu())
-    refuse("this rank computes on the CPU; --device cuda on all ranks required, or ranks by --processes or mpirun");
+    refuse("this rank computes on the CPU; --device cuda on all ranks required, or --communicator mpi");
   if (!launch.own_gpu)
     refuse("this machine has fewer GPUs than the ", launch.local_size,
-        " ranks on it, while NCCL has one for each; fewer ranks required, or --processes with --communicator shared");
+        " ranks on it, while NCCL has one for each; fewer ranks required, or --communicator mpi");
   return std::make_unique<Nccl>(control, limit);
 }
 

@@ -1,7 +1,7 @@
 // Definitions for a build without CUDA. tensor/backend.cpp reports that there is no such device.
 #include "cuda/runtime/backend.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/ranks/communicator.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 
@@ -17,8 +17,7 @@ bool nccl_can_be_loaded() { return false; }
 
 std::unique_ptr<Communicator> join_nccl(const Launch&, Communicator&, Device, double) {
   throw InputError(
-      "ranks: NCCL given; a build with CUDA required; configure with -DWHENCE_CUDA=ON, or start ranks of CPUs "
-      "by --processes or mpirun");
+      "ranks: NCCL given; a build with CUDA required; configure with -DWHENCE_CUDA=ON, or leave --communicator out");
 }
 
 }  // namespace whence

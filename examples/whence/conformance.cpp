@@ -36,7 +36,7 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   line.names("[SCHEME...]", &options.schemes,
-          "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
+          "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
       .heading("Checks")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})

@@ -16,7 +16,7 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/loading.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -30,7 +30,7 @@ struct Options {
   std::vector<std::string> runs;
   std::string prompt = "\n", executor;
   GenerationOptions generation;
-  bool greedy = false, quiet = false, accept_damaged = false;
+  bool greedy = false, quiet = false;
   MachineOptions machine;
 };
 
@@ -39,7 +39,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.names("RUN", &options.runs, "folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors");
   line.heading("Model").choice(
       "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
-  declare_accept_damaged(line, options.accept_damaged);
+  declare_accept_damaged(line);
   line.heading("Text")
       .text("prompt", &options.prompt, {"beginning of the text; a line end if not given"})
       .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"number to draw", "tokens"})
@@ -117,7 +117,7 @@ int run(CommandLine& line) {
   Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 
-  const SavedModel saved = load_language_model(options.runs[0], options.executor, options.accept_damaged);
+  const SavedModel saved = load_language_model(options.runs[0], options.executor);
   if (options.machine.device == "auto" && placement.device.is_gpu())
     if (const auto cpu =
             cpu_to_draw(saved.model->options().layers, saved.model->parameter_count(), bench::measure_read_gb_per_s()))

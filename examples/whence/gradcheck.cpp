@@ -28,9 +28,7 @@ struct Options {
 };
 
 void declare_options(CommandLine& line, Options& options) {
-  std::vector<std::string> known = op_names();
-  for (const auto& more : {scheme_names(), {"all"}}) known.insert(known.end(), more.begin(), more.end());
-  line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
+  line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all");
   line.heading("Selection")
       .flag("list", &options.list, {"print everything that can be checked, and end"})
       .flag("no-sums", &options.no_sums, {"with all: leave out the sums of two schemes"});

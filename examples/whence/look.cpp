@@ -59,7 +59,7 @@ void declare_subject(CommandLine& line, Options& options) {
            "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
       .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"seed of the numbers drawn for a scheme"})
       .flag("bidirectional", &subject.bidirectional, {"for a scheme: every query sees every key"});
-  declare_accept_damaged(line, subject.accept_damaged);
+  declare_accept_damaged(line);
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
 }
 

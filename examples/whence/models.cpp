@@ -10,7 +10,7 @@
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/machine/named_models.h"
 #include "examples/whence/report/table.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -95,8 +95,8 @@ std::vector<PlannedModel> planned_models(const Options& options) {
   return models;
 }
 
-void declare_options(CommandLine& line, Options& options, const std::vector<std::string>& names) {
-  line.names("[MODEL...]", &options.models, "models to show parameter by parameter, or to plan", names)
+void declare_options(CommandLine& line, Options& options) {
+  line.names("[MODEL...]", &options.models, "models to show parameter by parameter, or to plan")
       .text("scheme", &options.scheme,
           {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
               .known = scheme_names()});
@@ -114,13 +114,12 @@ void declare_options(CommandLine& line, Options& options, const std::vector<std:
 
 int run(CommandLine& line) {
   Options options;
-  std::vector<std::string> names;
-  for (const NamedModel& model : named_models()) names.push_back(model.name);
-  declare_options(line, options, names);
+  declare_options(line, options);
   if (line.shows_page()) return 0;
   for (const char* option : {"lengths", "batch", "executor"}) line.refuse_unless(option, options.plan, "--plan");
   if (options.plan) {
-    if (options.models.empty()) options.models = names;
+    if (options.models.empty())
+      for (const NamedModel& model : named_models()) options.models.push_back(model.name);
     std::cout << plan_text(planned_models(options));
   } else if (options.models.empty()) {
     print_all(options.scheme);

@@ -6,7 +6,6 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/playground/session.h"
 #include "examples/whence/playground/write_page.h"
-#include "nn/io/errors.h"
 #include "nn/io/files.h"
 
 namespace whence {

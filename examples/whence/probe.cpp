@@ -11,7 +11,7 @@
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/comparison.h"
 #include "examples/whence/verify/probe_run.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -105,9 +105,9 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
 }
 
 // Runs the pass. An error about positions or draws of the file names the file.
-SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
+SafetensorsFile run_on(const ProbeInput& input, const AttendPlan& plan, const Options& options) {
   try {
-    return run_probe(input, executor);
+    return run_probe(input, plan);
   } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     if (input.has_positions) throw FileError(options.in, ": tensor positions: ", error.what());
     for (const auto& [name, given] : input.draws)
@@ -117,11 +117,11 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
 }
 
 // Prints what was written, and what a user might miss in it.
-void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
+void report(const ProbeInput& input, Executor executor, const Options& options, const SafetensorsFile& result) {
   const BareAttention& scheme = *input.scheme;
   std::cout << scheme.text() << ", " << input.dtype();
   if (scheme.attends())
-    std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
+    std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << name_of(executor);
   std::cout << '\n';
   for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << one_line(name) << '\n';
   if (!options.out.empty()) {
@@ -129,8 +129,8 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
     for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
     std::cout << '\n';
   }
-  if (&executor != &reference_executor())
-    std::cout << "not written: logits, pattern and intermediates, which " << executor.name()
+  if (executor != Executor::reference)
+    std::cout << "not written: logits, pattern and intermediates, which " << name_of(executor)
               << " never holds as a whole\n";
   if (!input.cotangent.defined() && !input.cotangent_logits.defined())
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
@@ -154,20 +154,18 @@ int run_file(const CommandLine& line, const Options& options) {
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
-  const Executor* wanted = wanted_executor(options.executor, input.scheme->stages());
-  const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
-  const Executor& executor = blocks ? *blocks
-                                    : executor_for(wanted ? wanted : &reference_executor(), input.scheme->stages(),
-                                          {choice.device, input.dtype(), 0});
+  AttendPlan plan = wanted_plan(options.executor, input.scheme->stages());
+  if (line.given("rows")) plan = {Executor::strips, options.rows};
+  if (plan.executor == Executor::automatic) plan = Executor::reference;
   ProbeInput planned = read_input(line, options);  // planning reads the same file and runs the same pass
   planned.to(Device::planned(Device::cpu()));
-  const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
+  const std::size_t peak = planned_peak([&] { (void)run_on(planned, plan, options); });
   std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()),
                    "shorter sequences, or fewer of them, take less")
             << '\n';
-  const SafetensorsFile result = run_on(input, executor, options);
+  const SafetensorsFile result = run_on(input, plan, options);
   if (line.given("out")) write_safetensors(options.out, result);
-  report(input, executor, options, result);
+  report(input, plan.executor, options, result);
   if (line.given("device")) std::cout << choice.sentence << '\n';
   if (!line.given("against")) return 0;
   const Comparison comparison = compared("ours", result, options.against, theirs, options_of(line, options.words));

@@ -9,7 +9,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/recall_construction.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/device/planned.h"
 #include "tensor/raw.h"
 
@@ -54,14 +54,14 @@ Table by_construction(const Options& options, const Placement& placement) {
   for (const index_t length : lengths_up_to(options.length)) {
     for (const tasks::KernelForm form : {tasks::KernelForm::linear, tasks::KernelForm::module}) {
       for (const bool residual : {true, false}) {
-        for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+        for (const Executor executor : {Executor::reference, Executor::strips}) {
           const tasks::RecallOutcome outcome = outcome_of(options, length, [&](const tasks::Batch& batch) {
             return tasks::recall_by_construction(
-                batch, options.length, form, residual, {*executor, placement.device, placement.precision});
+                batch, options.length, form, residual, {executor, placement.device, placement.precision});
           });
           table.row({std::to_string(length),
               form == tasks::KernelForm::linear ? "linear (1, -1)" : "cdape(none, width=2, kernel=3)",
-              residual ? "yes" : "no", executor->name(), fixed(100 - outcome.errors.token_percent(), 1),
+              residual ? "yes" : "no", name_of(executor), fixed(100 - outcome.errors.token_percent(), 1),
               fixed(outcome.least_mass, 4)});
         }
       }
@@ -74,14 +74,14 @@ Table by_two_layers(const Options& options, const Placement& placement) {
   Table table({"length", "second layer's key", "executor", "right %", "least mass on the answer"});
   for (const index_t length : lengths_up_to(options.length)) {
     for (const tasks::SecondKey key : {tasks::SecondKey::previous_less_own, tasks::SecondKey::as_printed}) {
-      for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+      for (const Executor executor : {Executor::reference, Executor::strips}) {
         const tasks::RecallOutcome outcome = outcome_of(options, length, [&](const tasks::Batch& batch) {
           return tasks::recall_by_two_layers(
-              batch, options.length, key, {*executor, placement.device, placement.precision});
+              batch, options.length, key, {executor, placement.device, placement.precision});
         });
         table.row({std::to_string(length),
             key == tasks::SecondKey::as_printed ? "the token before, as printed" : "the token before less its own",
-            executor->name(), fixed(100 - outcome.errors.token_percent(), 1), fixed(outcome.least_mass, 4)});
+            name_of(executor), fixed(100 - outcome.errors.token_percent(), 1), fixed(outcome.least_mass, 4)});
       }
     }
   }

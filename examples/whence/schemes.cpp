@@ -63,7 +63,7 @@ void print_executors(Device device, const std::vector<SchemeInfo>& wanted) {
 int run(CommandLine& line) {
   std::vector<std::string> names;
   std::string device;
-  line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
+  line.names("[SCHEME...]", &names, "paper, equation and options of these")
       .choice("device", &device, {"cpu", "cuda"},
           {"show the executor that trains each scheme there, and why; nothing is computed"})
       .example("whence schemes cope rope", "two of them")

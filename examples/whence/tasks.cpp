@@ -49,11 +49,9 @@ void print_one(const tasks::TaskInfo& info) {
 
 int run(CommandLine& line) {
   const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
-  std::vector<std::string> names, known;
-  for (const tasks::TaskInfo& info : infos) known.push_back(info.name);
+  std::vector<std::string> names;
   const auto text = text_study_options();
-  known.push_back(text->name());
-  line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these", known)
+  line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these")
       .example("whence tasks flip_flop", "one task");
   if (line.shows_page()) return 0;
   if (names.empty()) print_all(infos);

@@ -181,8 +181,7 @@ int run_without_study(CommandLine& line, const std::vector<std::string>& words) 
   std::string from;
   bool resume = false;
   std::vector<std::string> name;
-  line.names(
-      "TASK", &name, "a task of `whence tasks`, a file or a folder. TASK --help shows its options", study_names());
+  line.names("TASK", &name, "a task of `whence tasks`, a file or a folder. TASK --help shows its options");
   line.text("from", &from, {"repeat the run of this run.json"});
   line.flag("resume", &resume, {"continue the run in the folder RUN that follows"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");

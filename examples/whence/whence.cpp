@@ -63,36 +63,13 @@ int run(const Command& command, const Words& words) {
   return command.run(line);
 }
 
-// Answers `whence completion`'s script: candidates for the last word, one a line. A command lists its own options.
-int complete(Words words) {
-  if (words.empty()) words.emplace_back();
-  const std::string last = words.back() == "=" ? "" : words.back();  // bash makes "=" a word of its own
-  words.pop_back();
-  std::erase(words, "=");
-  if (const Command* const command = take_command(words)) {
-    const auto first_option = std::ranges::find_if(words, [](const auto& word) { return word.starts_with("-"); });
-    words.insert(first_option, CommandLine::complete);
-    words.push_back(last);
-    return run(*command, words);
-  }
-  std::string before;
-  for (const std::string& word : words) before += word + ' ';
-  std::set<std::string> next;
-  for (const Command& each : commands()) {
-    if (!each.name.starts_with(before)) continue;
-    const std::string rest = each.name.substr(before.size());
-    next.insert(rest.substr(0, rest.find(' ')));
-  }
-  if (words.empty()) next.insert({"--help", "--version"});
-  for (const std::string& word : next) std::cout << word << '\n';
-  return 0;
-}
-
-// Returns what replaces a command of an earlier version, written in Python; empty: there was no such command.
+// Returns what replaces a command of an earlier version; empty: there was no such command.
 std::string successor_of(const std::string& command) {
   for (const char* script : {"lab", "reproduce", "convert", "score"})
-    if (command == script) return to_text("examples/experiments/", script, ".py");
-  return command == "sharpness" ? "Run.hessian() of `import whence`" : "";
+    if (command == script) return to_text("examples/experiments/", script, ".py does this now");
+  if (command == "sharpness") return "Run.hessian() of `import whence` does this now";
+  if (command == "precision") return "nn/README.md, \"What 16 bits lose\", has its table";
+  return command == "completion" ? "whence no longer writes completions; see whence --help" : "";
 }
 
 // Handles --help, --version, "bench" alone, and words that are no command.
@@ -107,12 +84,10 @@ int run_without_command(const Words& words) {
               << exit_codes_text();
   } else if (words[0] == "--version") {
     std::cout << program_and_version() << '\n';
-  } else if (words[0] == CommandLine::complete) {
-    return complete({words.begin() + 1, words.end()});
   } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
   } else if (const std::string successor = successor_of(words[0]); !successor.empty()) {
-    throw InputError(in_quotes(words[0]), " given; a command required; ", successor, " does this now");
+    throw InputError(in_quotes(words[0]), " given; a command required; ", successor);
   } else {
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);

@@ -2,7 +2,6 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/choice.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layer_forms.h"
 #include "tensor/error.h"
@@ -16,6 +15,9 @@ SchemeSizes scheme_sizes(const AttentionOptions& options) {
 
 const AttentionOptions& checked(const AttentionOptions& options) {
   scheme_sizes(options).require_whole("attention");
+  if (!detail::planner && options.executor != "auto" && options.executor != "reference")
+    throw InputError(
+        "executor: '", options.executor, "' given to a build of the core alone; auto or reference required");
   return options;
 }
 
@@ -53,7 +55,7 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
       dropout_(options.dropout),
       schemes_(specs, scheme_sizes(options), SchemeList::Owner::layer),
       stages_(stages_of(schemes_, shared)),
-      executor_(wanted_executor(options.executor, stages_)) {
+      wanted_(detail::planner ? detail::planner->wanted(options.executor, stages_) : AttendPlan()) {
   child("query", query_);
   child("key", key_);
   child("value", value_);
@@ -68,25 +70,24 @@ Tensor Attention::operator()(
   const Tensor x = probe("x", input);
   const Heads heads = forms_on(x.device()).project(x, query_, key_, value_, options_.heads);
   AttendInputs inputs{x, heads.query, heads.key, heads.value, sequence};
-  const bool all_rows = cache && cache->extend(options_.layer, inputs, stages_);
-  if (all_rows) inputs.query = by_head(query_(inputs.x), options_.heads);
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
-  Tensor mixed = executor_for(executor_, stages_, call_of(inputs)).attend(inputs, stages_);  // [b h t d]
-  if (all_rows) mixed = slice(mixed, 2, mixed.size(2) - x.size(1), mixed.size(2));
-  mixed = probe("output", mixed);
-  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
+  const Tensor mixed = probe("output", cache             ? cache->attend(options_.layer, inputs, stages_, wanted_)
+                                       : detail::planner ? detail::planner->attend(inputs, stages_, wanted_)
+                                                         : attend_by_reference(inputs, stages_));  // [b h t d]
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());                          // [b t c]
   return dropout_(output_(merged), pass);
 }
 
 std::string Attention::explain(Device device, DType dtype, index_t sequences, index_t length, bool causal) const {
+  if (!detail::planner) return "reference (every probe live)";
   const Tensor& own = query_.weight();  // explained where the layer is, with zeros
   const SchemeSizes sizes = scheme_sizes(options_);
   const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, own.dtype(), own.device()); };
   const Tensor keys = zeros({1, sizes.key_heads(), length, sizes.head_dim()});
-  return explain_executor(executor_, stages_, {device, dtype, sequences * options_.heads * length * length},
-      {zeros({1, length, sizes.dim}), zeros({1, sizes.heads, length, sizes.head_dim()}), keys, keys,
-          Sequence::run(length, causal)});
+  return detail::planner->explain({zeros({1, length, sizes.dim}), zeros({1, sizes.heads, length, sizes.head_dim()}),
+                                      keys, keys, Sequence::run(length, causal)},
+      stages_, wanted_, {device, dtype, sequences * options_.heads * length * length});
 }
 
 }  // namespace whence

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "nn/attention/executor.h"
+#include "nn/attention/attend.h"
 #include "nn/layers/dropout.h"
 #include "nn/layers/linear.h"
 #include "nn/scheme.h"
@@ -31,9 +31,8 @@ struct AttentionOptions {
 // Keys, values and inputs of earlier tokens, by layer (nn/decoding.h).
 struct AttentionCache {
   virtual ~AttentionCache() = default;
-  // Appends x, keys and values to the cache, and replaces them by the whole cache. True if the queries of earlier
-  // tokens must be computed again; the sequence then has all rows.
-  virtual bool extend(index_t layer, AttendInputs& inputs, const Stages& stages) = 0;
+  // Appends x, keys and values to the cache, and returns the output [b h t d] of the new queries.
+  virtual Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) = 0;
 };
 
 // Returns the probes of attention under any scheme, in order: x q k v scores logits pattern output. Every executor
@@ -52,7 +51,8 @@ class Attention final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 
-  // Returns which executor runs for this number of sequences of this length, and why: explain_executor.
+  // Returns which executor runs for this number of sequences of this length, and why: "reference (no tile programs for
+  // bf16 on the CPU)".
   std::string explain(Device device, DType dtype, index_t sequences, index_t length, bool causal = true) const;
   const Stages& stages() const { return stages_; }
 
@@ -62,7 +62,7 @@ class Attention final : public Module {
   Dropout dropout_;
   SchemeList schemes_;
   Stages stages_;
-  const Executor* executor_;  // null: the best one for each call
+  AttendPlan wanted_;
 };
 
 }  // namespace whence

@@ -10,18 +10,22 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recompute.h"
-#include "nn/attention/budget.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
+constexpr index_t MiB = index_t(1) << 20;
+
+// On a CPU the scores of a strip should fit the caches but keep all cores busy. On a GPU its dozen of kernels should run
+// longer than their launches take. Neither depends on free memory, so that a model has the same bits on every machine.
 index_t rows_that_fit(const AttendContext& context) {
+  const bool gpu = context.query.device().is_gpu();
   const index_t row = context.query.size(0) * context.query.size(1) * context.key.size(2) *
                       static_cast<index_t>(size_of(context.query.dtype()));
-  const AttentionBudget budget = budget_of(context.query.device());
-  return std::clamp<index_t>(budget.strip_bytes / std::max<index_t>(row, 1), 16, budget.strip_rows);
+  return std::clamp<index_t>(
+      (gpu ? 1024 : 16) * MiB / std::max<index_t>(row, 1), 16, gpu ? std::numeric_limits<index_t>::max() : 512);
 }
 
 // Returns [begin, end) of an axis, counted from the last one; x itself if it is undefined or constant along that axis.
@@ -84,75 +88,47 @@ bool window_suffices(const AttendContext& all, const Stages& stages) {
   return all.window > 0 && stages.scores.empty() && stages.maps.empty() && earlier_keys_suffice(all, stages);
 }
 
-class StripsExecutor final : public Executor {
- public:
-  explicit StripsExecutor(index_t rows_per_block) : rows_per_block_(rows_per_block) {}  // 0: by size
-
-  const char* name() const override { return "strips"; }
-  std::string refusal(const Stages& stages) const override {
-    for (const PositionalScheme* scheme : stages.schemes)
-      if (!scheme->claims().row_local) return "computes blocks of rows, and a scheme here needs other query rows";
-    return {};
-  }
-
-  Fit fit(const AttendCall& call) const override {
-    const index_t bytes = call.pairs * static_cast<index_t>(size_of(call.dtype));
-    return bytes > budget_of(call.device).bytes_worth_strips ? Fit::suits : Fit::can;
-  }
-  std::string reason_of_fit(const AttendCall& call) const override {
-    return fit(call) == Fit::suits
-               ? "scores exceed " + bytes_text(static_cast<std::size_t>(budget_of(call.device).bytes_worth_strips))
-               : std::string();
-  }
-
-  Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    const AttendContext all = rotated_context(heads_apart(inputs), stages);
-    const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
-    std::vector<Tensor> outputs;
-    for (index_t begin = 0; begin < rows; begin += block) {
-      AttendContext context = rows_of(all, stages, begin, std::min(begin + block, rows));
-      if (window_suffices(all, stages))
-        leave_keys(context, std::max<index_t>(context.first_row + 1 - all.window, 0), context.keys);
-      const BlockArguments operands(context, stages);
-      // The function outlives this call, so it must not keep the history of its operands.
-      context.query = context.unrotated_query = context.key = context.value = Tensor();
-      if (context.x.defined()) context.x = context.x.detach();
-      const index_t first_row = all.first_row + begin;
-      const StripOf whole{first_row, all.first_row + rows, all.key.size(2), first_row - context.first_row};
-      const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
-        AttendContext now = context;
-        now.keep_apart();  // a shared cache of masks would hold all pairs
-        BlockArguments::put(given, now);
-        return attend_rows(std::move(now), stages, dropping, whole);
-      };
-      outputs.push_back(recompute(run, operands.list));
-    }
-    return outputs.empty() ? all.query : outputs.size() == 1 ? outputs[0] : concat_along(2, outputs);  // [b h i d]
-  }
-
- private:
-  index_t rows_per_block_;
-};
-
-const RegisterExecutor registered(1, strips_executor());
-
 }  // namespace
+
+// Below this size of scores it is cheaper to keep them than to compute them twice. A training step holds a dozen of them
+// per layer. A GPU has enough memory, but many small kernels of strips would cost it time.
+std::string reason_for_strips(const AttendCall& call) {
+  const index_t worth = (call.device.is_gpu() ? 2048 : 256) * MiB;
+  return call.pairs * static_cast<index_t>(size_of(call.dtype)) > worth
+             ? "scores exceed " + bytes_text(static_cast<std::size_t>(worth))
+             : std::string();
+}
+
+Tensor attend_in_strips(const AttendInputs& inputs, const Stages& stages, index_t rows_of_block) {
+  const AttendContext all = rotated_context(inputs, stages);
+  const index_t rows = all.query.size(2), block = rows_of_block ? rows_of_block : rows_that_fit(all);
+  std::vector<Tensor> outputs;
+  for (index_t begin = 0; begin < rows; begin += block) {
+    AttendContext context = rows_of(all, stages, begin, std::min(begin + block, rows));
+    if (window_suffices(all, stages))
+      leave_keys(context, std::max<index_t>(context.first_row + 1 - all.window, 0), context.keys);
+    const BlockArguments operands(context, stages);
+    // The function outlives this call, so it must not keep the history of its operands.
+    context.query = context.unrotated_query = context.key = context.value = Tensor();
+    if (context.x.defined()) context.x = context.x.detach();
+    const index_t first_row = all.first_row + begin;
+    const StripOf whole{first_row, all.first_row + rows, all.key.size(2), first_row - context.first_row};
+    const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
+      AttendContext now = context;
+      now.keep_apart();  // a shared cache of masks would hold all pairs
+      BlockArguments::put(given, now);
+      return attend_rows(std::move(now), stages, dropping, whole);
+    };
+    outputs.push_back(recompute(run, operands.list));
+  }
+  return outputs.empty() ? all.query : outputs.size() == 1 ? outputs[0] : concat_along(2, outputs);  // [b h i d]
+}
 
 AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end) {
   AttendContext context = queries_of(all, begin, end);
   if (earlier_keys_suffice(all, stages))
     leave_keys(context, 0, std::min(context.first_row + end - begin, context.key.size(2)));
   return context;
-}
-
-const Executor& strips_executor() {
-  static const StripsExecutor executor(0);
-  return executor;
-}
-
-std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block) {
-  if (rows_per_block < 1) fail("strips", rows_per_block, " rows per block given; 1 or more required");
-  return std::make_unique<StripsExecutor>(rows_per_block);
 }
 
 }  // namespace whence

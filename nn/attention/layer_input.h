@@ -21,7 +21,6 @@ namespace whence {
 // Returns the queries' part of all keys along `axis`: queries are the keys from first_row on.
 [[nodiscard]] inline Tensor of_queries(
     const Tensor& of_keys, int axis, const AttendContext& context, Site site = Site::current()) {
-  if (context.row.defined()) return context.own_rows(of_keys, axis);
   return slice(of_keys, axis, context.first_row, context.first_row + context.query.size(2), 1, site);
 }
 

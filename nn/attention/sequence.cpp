@@ -79,7 +79,7 @@ Tensor mask_of(const Visibility& of) {
 }
 
 std::uint64_t writes(const Tensor& x) { return x.defined() ? x.storage().version() : 0; }
-std::uint64_t writes(const Visibility& of) { return writes(of.row) + writes(of.present) + writes(of.given_mask); }
+std::uint64_t writes(const Visibility& of) { return writes(of.present) + writes(of.given_mask); }
 
 // A cache of the last few values by the inputs that made them; `From` has == and writes(), which counts the writes to
 // its tensors: a value made from earlier numbers is not found again. Thread-safe; two threads that ask at once may both
@@ -153,7 +153,7 @@ struct KeptTables {
 
 bool operator==(const Visibility& a, const Visibility& b) {
   return a.rows == b.rows && a.keys == b.keys && a.causal == b.causal && a.first_row == b.first_row &&
-         a.window == b.window && a.row.identity() == b.row.identity() && a.present.identity() == b.present.identity() &&
+         a.window == b.window && a.present.identity() == b.present.identity() &&
          a.given_mask.identity() == b.given_mask.identity() && a.device == b.device;
 }
 
@@ -206,23 +206,7 @@ Sequence Sequence::on(Device where) const {
   return moved;
 }
 
-Sequence Sequence::of_all_rows() const {
-  Sequence all = *this;
-  all.rows = keys, all.first_row = 0, all.row = {};
-  all.positions.query = positions.key;
-  return all;
-}
-
-Tensor Sequence::own_rows(const Tensor& x, int axis) const {
-  Shape shape = x.shape();
-  shape[axis] = rows;
-  const Tensor from = x.detach(), own = Tensor::like(x, shape);
-  kernels(x).copy_rows({&from, 1}, {&own, 1}, axis - x.rank(), row);
-  return own;
-}
-
 Tensor Sequence::mask() const {
-  if (row.defined()) fail("sequence", "a mask for a row known only to the device given; attention in tiles required");
   if (!causal && window == 0 && !present.defined() && !given_mask.defined()) return {};
   return kept->masks.get(*this, [&] { return mask_of(*this); });
 }
@@ -234,7 +218,7 @@ Tensor Sequence::masked(const Tensor& t, double otherwise, Site site) const {
 
 Tensor Sequence::without_padding(const Tensor& x, int axis, Site site) const {
   const index_t tokens = x.size(axis);
-  if (!present.defined() || (row.defined() && tokens < keys)) return x;  // a decoded row is never padding
+  if (!present.defined()) return x;
   Shape shape = x.shape();
   for (int each = 0; each < x.rank(); ++each) shape[each] = 1;
   shape[0] = present.size(0), shape[axis] = tokens;

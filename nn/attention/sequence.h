@@ -35,11 +35,7 @@ struct Visibility {
   index_t rows = 0, keys = 0;  // numbers of queries and keys
   bool causal = true;          // query i sees keys up to first_row + i
   index_t first_row = 0;       // query i is token first_row + i of the keys
-  // i64 [1] on the scores' device: first_row, if only the device knows it (nn/decoding.h). Then the host's first_row
-  // and the queries' positions are the largest possible, and tables by distance cover all of them. Only attention in
-  // tiles supports this; a mask is refused.
-  Tensor row = {};
-  index_t window = 0;   // a query sees no key at this distance or farther; 0: any distance
+  index_t window = 0;          // a query sees no key at this distance or farther; 0: any distance
   Tensor present = {};  // bool [1|b 1 1 j]: false if key j is padding, which no query sees; undefined: no padding
   // bool, broadcasts to [b h i j]: false if query i must not see key j, apart from causality and padding; undefined:
   // all true
@@ -70,10 +66,6 @@ struct Sequence : Visibility {
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
   // Returns the same with the scores on `device`.
   Sequence on(Device where) const;
-  // Returns the same with the queries of all tokens, and `row` undefined.
-  Sequence of_all_rows() const;
-  // Returns the queries' part of x, which has all keys along `axis`. REQUIRES: `row`
-  [[nodiscard]] Tensor own_rows(const Tensor& x, int axis) const;
 
   // Returns bool on the scores' device, broadcasts to [b h i j]: true if query i may see key j, by all facts together;
   // undefined if they hide nothing. Made at the first call, and again after a write to `present` or `given_mask`; cached

@@ -2,53 +2,42 @@
 // gradients reach parameters as usual. Only the programs compute pairs (nn/attention/executor_tiled.cpp).
 #pragma once
 
-#include <array>
-#include <memory>
 #include <string>
 
 #include "nn/attention/distances.h"
-#include "tensor/tiled_operands.h"
+#include "tensor/tiled_call.h"
 
 namespace whence {
 
-// Settings of a head mix (DAPE, CDAPE); its operands are tensors.
-struct HeadMix {
-  bool adds_pieces = true;      // false: only the mix reads the pieces; they are not added to the logits
-  index_t left = 0, right = 0;  // taps on either side
-  index_t behind = 0;           // columns of the hidden map after the last key, if the run continues
-  bool remask = false;          // the hidden map is 0 where row i does not see the column
-};
+// The terms of one attention: a call of a tiled op. Each function adds one term, or refuses.
+struct TileTerms {
+  explicit TileTerms(const AttendContext& context);
 
-// The terms of one attention. Each function adds one term, or refuses; refusal() then checks all of them together.
-class TileTerms {
- public:
-  virtual ~TileTerms() = default;
+  TiledCall at;
+  TiledCall::Operands operands;        // [b h i d], [b h j d] and so on
+  Tensor bin_values;                   // [bins d]: multiplied by the sums by distance and added to the output
+  std::optional<Distances> distances;  // at which tables are read
+  Tensor columns;                      // the sum of all columns, before it is split
+  int column_count = 0;
+  bool scaled = false;  // by scale_queries
+  std::string refused;  // why this call cannot run in tiles, "what is given; what is required": the first reason
 
-  std::array<Tensor, TiledOperands::operand_count> operands;  // [b h i d], [b h j d] and so on
-  bool has(TiledOperands::Operand which) const { return operands[which].defined(); }
+  bool has(TiledCall::Operand which) const { return operands[which].defined(); }
   // Sets the distances at which tables are read: those of a context (whole_distances). Returns null if this call is
   // refused, before or now: there are no distances, or others are already read.
-  virtual const Distances* read(const std::optional<Distances>& distances) = 0;
-  virtual const std::optional<Distances>& distances_read() const = 0;
-
+  const Distances* read(const std::optional<Distances>& wanted);
   // Tables by distance, [h n] for the current distances, are summed, and so are columns, [b h j]. (A number for each
   // query would have no effect, because softmax ignores it.) Any other operand is given once. `scale` multiplies the
   // product with a relative query, a gate query or position keys.
-  virtual void add(TiledOperands::Operand which, const Tensor& x, double scale = 1) = 0;
+  void add(TiledCall::Operand which, const Tensor& x, double scale = 1);
   // bins[m]: the bin, of `count`, for a distance of m steps, i64 [n]; values [count d]
-  virtual void add_bins(const Tensor& bins, const Tensor& values) = 0;
-  virtual void mix_heads(const HeadMix& told) = 0;
-  virtual void break_stick(bool rest_to_self) = 0;
+  void add_bins(const Tensor& bins, const Tensor& values);
   // Multiplies all logits of query i by factor[i], [b h i 1]. Then no term may be added to the scores.
-  virtual void scale_queries(const Tensor& factor) = 0;
+  void scale_queries(const Tensor& factor);
+  void refuse(std::string reason);
 
-  // Returns new terms for a bias that a head mix reads.
-  [[nodiscard]] virtual std::unique_ptr<TileTerms> of_base(const AttendContext& context) const = 0;
-
-  // Says that this call cannot run in tiles, and why: "what is given; what is required". The first reason counts.
-  virtual void refuse(std::string reason) = 0;
-  // Returns why these terms do not run in tiles; empty if they do.
-  [[nodiscard]] virtual std::string refusal() const = 0;
+ private:
+  void add_column(const Tensor& x);
 };
 
 // A scheme whose stages can also run as tile programs. `context` has rotated queries and keys, but no scores.

@@ -7,7 +7,7 @@
 //                                          step
 //
 // Other programs can read both; `safe_open(file, "np").metadata()` prints the metadata in Python. Both have a seal
-// (nn/io/safetensors.h), so one flipped bit anywhere in a folder is noticed before anything is loaded.
+// (nn/io/seal.h), so one flipped bit anywhere in a folder is noticed before anything is loaded.
 //
 // A folder is written under a temporary name, synced, and renamed. A kill at any time leaves the previous checkpoint
 // complete.
@@ -50,9 +50,6 @@ class CheckpointFolder {
       const std::vector<Module::Parameter>& weights, const Optimizer& optimizer, const TrainingState& state) const;
 
  private:
-  void remove_half_saved() const;
-  void remove_old(const std::string& newest) const;
-
   std::string root_;
   std::int64_t keep_;
   int lock_;
@@ -64,17 +61,17 @@ std::optional<std::string> find_latest(const std::string& root);
 
 // Returns the metadata of the weights, verified. Throws as read_safetensors does, FileError if the file belongs to no
 // checkpoint, DoesNotFit if its format is another version.
-TrainingState read_training_state(const std::string& folder, Trust* trust = nullptr);
+TrainingState read_training_state(const std::string& folder);
 
 // Restores a checkpoint, or its weights alone if `optimizer` is null. Everything is read and checked first. Throws as
 // read_training_state does, and DoesNotFit with a list of all that does not fit; the weights and the optimiser are
-// unchanged then. `trust` gets notes about damage that was accepted and numbers that are not finite.
-TrainingState load_checkpoint(const std::string& folder, const std::vector<Module::Parameter>& weights,
-    Optimizer* optimizer, Trust* trust = nullptr);
+// unchanged then. on_damage says which numbers are not finite.
+TrainingState load_checkpoint(
+    const std::string& folder, const std::vector<Module::Parameter>& weights, Optimizer* optimizer);
 
 // Save and load the weights alone, as one file. They throw the errors of save and load_checkpoint. A file without a
 // seal, from another program, is loaded with a note.
 void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
-void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights, Trust* trust = nullptr);
+void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
 
 }  // namespace whence

@@ -22,27 +22,18 @@ namespace {
   throw SystemError(path, ": ", what, ": ", std::strerror(error));
 }
 
-// Names differ between processes by the process id, and within a process by a count, because threads may write the same
-// file.
-std::string temporary_name(const std::string& target) {
-  static std::atomic<std::uint64_t> count = 0;
-  return to_text(target, ".tmp-", ::getpid(), '-', count++);
-}
-
-// Removes what a dead process with the same id left. Whatever appears after that makes the save fail.
-int created(const std::string& path) {
-  ::unlink(path.c_str());
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-}
-
-// A file that is removed at the end unless the rename succeeded.
+// A file that is removed at the end unless the rename succeeded. Its name is that of no other process, nor of another
+// thread that writes the same file. A dead process with our id may have left one; what appears after that is not opened.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& target) : target_(target), path_(temporary_name(target)) {
+  explicit TemporaryFile(const std::string& target) : target_(target) {
+    static std::atomic<std::uint64_t> count = 0;
+    path_ = to_text(target, ".tmp-", ::getpid(), '-', count++);
     std::error_code ignored;
     if (std::filesystem::exists(target, ignored) && !std::filesystem::is_regular_file(target, ignored))
       throw SystemError(target, ": cannot write: exists and is not a regular file; another path required");
-    descriptor_ = created(path_);
+    ::unlink(path_.c_str());
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0) system_refused(target, "cannot write");
   }
   ~TemporaryFile() {

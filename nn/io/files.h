@@ -8,9 +8,21 @@
 #include <string_view>
 #include <vector>
 
-#include "nn/io/errors.h"
+#include "tensor/error.h"
 
 namespace whence {
+
+// The bytes of a file, or the data in it, are wrong.
+class FileError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// A valid checkpoint of another model or run.
+class DoesNotFit : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 // A regular file opened for reading. Folders, pipes and devices are refused before anything is read.
 class InputFile {

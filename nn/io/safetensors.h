@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/io/errors.h"
+#include "nn/io/files.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -19,20 +19,7 @@ namespace whence {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using Metadata = std::map<std::string, std::string>;
 
-// Every file written here has a seal in the metadata whence.seal: the SHA-256 of the file's bytes, with the 64 digits
-// of the seal itself replaced by zeros. So one changed bit anywhere in the file is noticed. In Python:
-//   bytes = open(file, "rb").read()
-//   sha256(bytes.replace(seal.encode(), b"0" * 64, 1)).hexdigest() == seal
-inline constexpr const char* seal_key = "whence.seal";
-
-// Trust in files with seals, and the notes about them. Nothing in nn prints.
-struct Trust {
-  bool accept_damaged = false;          // files that do not match their seals are accepted, with a note
-  std::vector<std::string> notes = {};  // "FILE: note", a line each, for people; only added to
-};
-
-// Throws FileError with the text `what`, "FILE: is damaged: why", or makes a note of it if `trust` accepts damage.
-void refuse_damaged(const std::string& what, Trust* trust);
+inline constexpr const char* seal_key = "whence.seal";  // of the metadata: nn/io/seal.h
 
 struct SafetensorsFile {
   NamedTensors tensors;
@@ -48,7 +35,11 @@ std::string write_safetensors(const std::string& path, const SafetensorsFile& co
 
 // Returns tensors in the order of their data, on the CPU; F16 BF16 F32 F64 I32 I64 BOOL. The form of the file is
 // checked first, and its bytes by the seal if it has one. Throws FileError "FILE: safetensors: what is wrong; the
-// rule", or the error of refuse_damaged with `trust`; SystemError if the file cannot be read.
-[[nodiscard]] SafetensorsFile read_safetensors(const std::string& path, Trust* trust = nullptr);
+// rule", or the error of refuse_damaged; SystemError if the file cannot be read.
+[[nodiscard]] SafetensorsFile read_safetensors(const std::string& path);
+
+// A name from a file, safe to print: control characters replaced, long names cut; and the same in quotes.
+std::string plain(const std::string& name);
+std::string printable(const std::string& name);
 
 }  // namespace whence

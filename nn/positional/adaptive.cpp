@@ -40,8 +40,8 @@ Tensor Adaptive::base_bias(const AttendContext& context, Site site) const {
   return total;
 }
 
-std::unique_ptr<TileTerms> Adaptive::base_terms(TileTerms& terms, const AttendContext& context) const {
-  std::unique_ptr<TileTerms> base = terms.of_base(context);
+std::optional<TileTerms> Adaptive::base_terms(TileTerms& terms, const AttendContext& context) const {
+  std::optional<TileTerms> base(context);
   for (const auto& stage : inner_.biases) {
     const StageScope scope(*stage.path);
     if (const auto* scheme = dynamic_cast<const RunsInTiles*>(stage.scheme))
@@ -50,21 +50,26 @@ std::unique_ptr<TileTerms> Adaptive::base_terms(TileTerms& terms, const AttendCo
       base->refuse("a base without a tile program given; one by distance required");
   }
   if (!has_bias()) (void)base->read(whole_distances(context));
-  if (const std::string refusal = base->refusal(); !refusal.empty()) terms.refuse(refusal);
-  return terms.read(base->distances_read()) ? std::move(base) : nullptr;
+  for (std::size_t k = 0; k < base->operands.size(); ++k)
+    if (base->operands[k].defined() && !(TiledCall::info[k].ops & TiledCall::mix))
+      base->refuse(to_text(TiledCall::info[k].name, " given, which is not read here; undefined required"));
+  if (!base->refused.empty()) terms.refuse(base->refused);
+  return terms.read(base->distances) ? std::move(base) : std::nullopt;
 }
 
 Tensor Adaptive::exact(const Tensor& x) { return cast(x, compute_dtype(x.dtype())); }
 
 void Adaptive::add_network(TileTerms& terms, const TileTerms& base, const Network& network) {
-  if (network.mix.adds_pieces && base.has(TiledOperands::distance_table))
+  if (network.adds_base && base.has(TiledOperands::distance_table))
     terms.add(TiledOperands::distance_table, exact(base.operands[TiledOperands::distance_table]));
   for (std::size_t k = TiledOperands::piece_distance; k <= TiledOperands::piece_offsets; ++k)
     if (base.operands[k].defined()) terms.add(static_cast<TiledOperands::Operand>(k), base.operands[k]);
   terms.add(TiledOperands::mix_input, network.hidden), terms.add(TiledOperands::mix_table, network.table);
   terms.add(TiledOperands::mix_output, network.output);
-  terms.mix_heads(network.mix);
-  const index_t heads = network.output_bias.size(0), count = base.distances_read()->values.size(0);
+  terms.at.mixes = true, terms.at.adds_pieces = network.adds_base, terms.at.remask = network.remask;
+  terms.at.left = network.left, terms.at.right = network.right, terms.at.behind = network.behind;
+  terms.at.table_lowest = terms.at.lowest - network.right;
+  const index_t heads = network.output_bias.size(0), count = base.distances->values.size(0);
   terms.add(TiledOperands::distance_table, expand(reshape(exact(network.output_bias), {heads, 1}), {heads, count}));
 }
 

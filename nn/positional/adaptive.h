@@ -28,14 +28,16 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
 
   // Returns B as tile operands: a table by distance, pieces, both, or neither if the base has no bias; `terms` reads
   // its distances. Returns nothing if `terms` refuses: B is something else, or tokens have moved.
-  [[nodiscard]] std::unique_ptr<TileTerms> base_terms(TileTerms& terms, const AttendContext& context) const;
+  [[nodiscard]] std::optional<TileTerms> base_terms(TileTerms& terms, const AttendContext& context) const;
 
   // The network as tile operands. `hidden` [d x k]: first layer's weights on S, and on the pieces if the base has them.
   // `table` [left+1 d n]: its output for the base's table, and its bias. `output` [h d k]: second layer. Its bias [h]
   // is a table by distance, the same at each distance.
   struct Network {
     Tensor hidden, table, output, output_bias;
-    HeadMix mix = {};  // adds_pieces: the base's table is added to the logits too
+    bool adds_base = true;  // false: only the network reads the base's bias; it is not added to the logits
+    index_t left = 0, right = 0, behind = 0;  // as in TiledCall
+    bool remask = false;
   };
   // Returns x in the precision of tables and sums.
   static Tensor exact(const Tensor& x);

@@ -115,7 +115,7 @@ class Cdape final : public Adaptive {
   // Returns b1 + W1 B for a column with `there` columns on its left, by distance from -right on: [1 d right+n]. A row
   // of B, from its largest distance down to 0, is convolved like a row of attention.
   Tensor table_of(const TileTerms& base, index_t there, index_t left, index_t right, index_t heads) const {
-    const index_t width = hidden_.bias().size(0), count = base.distances_read()->values.size(0);
+    const index_t width = hidden_.bias().size(0), count = base.distances->values.size(0);
     const Tensor b1 = reshape(exact(hidden_.bias()), {1, width, 1}),
                  &table = base.operands[TiledOperands::distance_table];
     if (!table.defined()) return expand(b1, {1, width, right + count});
@@ -168,10 +168,10 @@ class Cdape final : public Adaptive {
             .table = concat_along(0, tables),
             .output = select(output_.weight(), 2, 0),
             .output_bias = output_.bias(),
-            .mix = {.left = left,
-                .right = right,
-                .behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0,
-                .remask = options_.remask}});
+            .left = left,
+            .right = right,
+            .behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0,
+            .remask = options_.remask});
   }
 
   CdapeOptions options_;

@@ -71,7 +71,7 @@ class Dape final : public Adaptive {
     if (!base) return;
     const Tensor &table = base->operands[TiledOperands::distance_table], &w1 = hidden_.weight(),  // [h n], [d c]
         b1 = unsqueeze(exact(hidden_.bias()), 1);                                                 // [d 1]
-    const index_t heads = context.query.size(1), count = base->distances_read()->values.size(0);
+    const index_t heads = context.query.size(1), count = base->distances->values.size(0);
     const bool pieces = base->has(TiledOperands::piece_begins);
     if (form_ == Form::f_of_bias && has_bias() && !pieces)  // f reads nothing of S, so all of it is a table
       return terms.add(TiledOperands::distance_table,
@@ -84,8 +84,7 @@ class Dape final : public Adaptive {
                  u = table.defined() ? matmul(exact(of_bias), exact(table)) + b1
                                      : expand(b1, {b1.size(0), count});  // [d n]
     add_network(terms, *base,
-        {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(),
-            {.adds_pieces = form_ != Form::concat}});
+        {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(), form_ != Form::concat});
   }
 
   Form form_;

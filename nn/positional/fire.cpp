@@ -9,7 +9,6 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/attention/budget.h"
 #include "nn/attention/by_distance.h"
 #include "nn/layers/linear.h"
 #include "tensor/raw.h"
@@ -43,7 +42,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   // If every row is before Lambda, all rows share one normaliser, and the bias is a function of the distance. On a GPU
   // reading Lambda would wait for the device.
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
-    if (!budget_of(context.device).reads_at_once) return std::nullopt;
+    if (context.device.is_gpu()) return std::nullopt;
     const std::vector<double> rows = context.positions.query.to_vector();
     const Tensor lambda = threshold();
     if (*std::max_element(rows.begin(), rows.end()) >= lambda.item()) return std::nullopt;
@@ -130,10 +129,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
     if (!distances) return;
     if (const std::optional<Tensor> numbers = table(distances->values, context))
       return terms.add(TiledOperands::distance_table, *numbers);
-    AttendContext all = context;
-    if (context.row.defined()) static_cast<Sequence&>(all) = context.of_all_rows();  // the device picks its own row
-    Tensor row = reciprocal(normaliser(all));                                        // [1|b 1 i 1]
-    if (context.row.defined()) row = context.own_rows(row, 2);
+    const Tensor row = reciprocal(normaliser(context));                                    // [1|b 1 i 1]
     const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]
     const DType exact = compute_dtype(context.dtype());
     const BrokenLine line = broken_line(exact);

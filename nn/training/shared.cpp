@@ -1,7 +1,7 @@
 #include "nn/training/shared.h"
 
 #include "autograd/node.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -4,7 +4,7 @@
 
 #include "autograd/observer.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/ranks/communicator.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 

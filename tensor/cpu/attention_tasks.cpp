@@ -1,29 +1,10 @@
 // Tiled attention on the CPU: a head is a unit of work. The tiles themselves are in tensor/cpu/tiles/.
-#include "tensor/tiles/attention_kernel.h"
-
 #include "tensor/cpu/tile_tasks.h"
 #include "tensor/device/joined_kernels.h"
 
 namespace whence {
 namespace tiles {
 namespace {
-
-template <class T>
-Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const DropoutMask& drop) {
-  Problem<T> p{};
-  const Extents of = enter_facts("tiled_attention", at, x, drop, p);
-  if (at.bin_of.defined()) p.distances = at.bin_of.numel(), p.bin_of = at.bin_of.data<std::int64_t>();
-  p.stick = at.stick, p.rest_to_self = at.rest_to_self;
-  p.bins = at.bins, p.positions = std::max<index_t>(of['p'], 1);
-  p.relative_scale = T(static_cast<T>(at.relative_scale)), p.gate_scale = T(static_cast<T>(at.gate_scale));
-  p.position_scale = T(static_cast<T>(at.position_scale));
-  if (at.query_step.defined()) {
-    p.query_step = at.query_step.data<std::int64_t>(), p.key_step = at.key_step.data<std::int64_t>();
-    p.query_step_batch = at.query_step.size(0) > 1 ? p.queries : 0;
-    p.key_step_batch = at.key_step.size(0) > 1 ? p.keys : 0;
-  }
-  return p;
-}
 
 // A task is one head. With few heads, each is cut into pieces of whole blocks.
 template <class T> void forward(const Functions<T>& run, const Problem<T>& p, Device device) {
@@ -38,10 +19,9 @@ template <class T> void forward(const Functions<T>& run, const Problem<T>& p, De
   });
 }
 
-template <class T>
-void backward(const Functions<T>& run, Device device, const TiledAttention::Operands& d, Problem<T> p) {
+template <class T> void backward(const Functions<T>& run, Device device, const TiledCall::Operands& d, Problem<T> p) {
   std::vector<Gradient<T>> gradients;
-  for (std::size_t k = 0; k < d.size(); ++k) gradients.emplace_back(TiledAttention::info[k].axes, d[k], p, p.d[k]);
+  for (std::size_t k = 0; k < d.size(); ++k) gradients.emplace_back(TiledCall::info[k].axes, d[k], p, p.d[k]);
   for (const std::size_t k : {At::column_term, At::column_rest})
     if (d[k].defined()) kernels(device).fill(d[k], 0);
   for_each_task<T>(p.batch * p.heads, run.backward_scratch(p), device,
@@ -52,28 +32,26 @@ void backward(const Functions<T>& run, Device device, const TiledAttention::Oper
 }  // namespace
 }  // namespace tiles
 
-void TiledAttention::forward(
-    const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
+void TiledCall::forward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
+  if (output.device().is_gpu() && mixes) return joined_kernels(output).mix(*this, x, output, norms);
   if (output.device().is_gpu()) return joined_kernels(output).attention(*this, x, output, bin_sums, norms);
   const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
-  tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
-    tiles::enter_output<T>(output, norms, {}, p);
-    p.bin_sums = tiles::rows_of<T>("b h i c", bin_sums);
-    tiles::forward(run, p, output.device());
+  tiles::visit_functions(name(), output, [&]<class T>(const tiles::Functions<T>& run) {
+    const tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop, output, bin_sums, norms);
+    mixes ? tiles::mix_forward(run, *this, x, p, output.device()) : tiles::forward(run, p, output.device());
   });
 }
 
-void TiledAttention::backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
+void TiledCall::backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
     const Tensor& d_output, const Tensor& d_bins, const Operands& d) const {
+  if (output.device().is_gpu() && mixes)
+    return joined_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
   if (output.device().is_gpu())
     return joined_kernels(output).attention_backward(*this, x, output, bin_sums, norms, d_output, d_bins, d);
   const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
-  tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
-    tiles::enter_output<T>(output, norms, d_output, p);
-    p.bin_sums = tiles::rows_of<T>("b h i c", bin_sums), p.bin_gradient = tiles::rows_of<const T>("b h i c", d_bins);
-    tiles::backward(run, output.device(), d, p);
+  tiles::visit_functions(name(), output, [&]<class T>(const tiles::Functions<T>& run) {
+    const tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop, output, bin_sums, norms, d_output, d_bins);
+    mixes ? tiles::mix_backward(run, *this, x, d, p, output.device()) : tiles::backward(run, output.device(), d, p);
   });
 }
 

@@ -1,16 +1,12 @@
 // The head mix on the CPU: a unit of work is some rows of all heads. The mix itself is in
 // tensor/cpu/tiles/mix_forward.h and mix_backward.h.
-#include "tensor/tiles/mix_kernel.h"
-
 #include "tensor/cpu/spin.h"
 #include "tensor/cpu/tile_tasks.h"
-#include "tensor/device/joined_kernels.h"
 
-namespace whence {
-namespace tiles {
+namespace whence::tiles {
 namespace {
 
-using Mix = TiledMix;
+using Mix = TiledCall;
 
 // Returns x [rows, n] in rows of `count` numbers, starting at number `shift`; the others are 0.
 template <class T> Tensor widened(const Tensor& x, index_t shift, index_t count) {
@@ -55,18 +51,12 @@ Tensor cleared_rows(const Tensor& x) {
   return x;
 }
 
-// The problem, and the inputs that it reads in another layout.
-template <class T> struct MixInputs {
-  MixProblem<T> p{};
-  index_t table_shift, base_shift;
+// The inputs that the problem reads in another layout.
+struct MixInputs {
+  index_t table_shift = 0, base_shift = 0;
   Tensor table, base, key, value;
 
-  MixInputs(const TiledMix& at, const TiledMix::Operands& x, const DropoutMask& drop) {
-    const Extents of = enter_facts("tiled_mix", at, x, drop, p);
-    p.width = of['w'], p.kernel = of['k'], p.channels = of['x'];
-    p.left = at.left, p.right = at.right, p.behind = at.behind;
-    p.remask = at.remask, p.adds_pieces = at.adds_pieces;
-    p.slope = T(static_cast<T>(at.slope));
+  template <class T> MixInputs(const TiledCall& at, const TiledCall::Operands& x, Problem<T>& p) {
     // Tables have zeros on both sides for lanes whose distance they do not hold: a block has 64 lanes at most, and
     // walks less than 4 kernels beyond the keys.
     const index_t margin = 64 + 4 * p.kernel;
@@ -81,14 +71,6 @@ template <class T> struct MixInputs {
     if (base.defined()) p.in[Mix::distance_table].at = base.data<T>();
   }
 };
-
-template <class T> void forward(const Functions<T>& run, const MixProblem<T>& p, Device device) {
-  const index_t parts = (p.queries + run.mix_block - 1) / run.mix_block;
-  // Later causal rows have more keys: the longest rows come first.
-  for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), device, [&](index_t task, T* scratch) {
-    run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_block, scratch);
-  });
-}
 
 // Orders the blocks of backward (tensor/cpu/tiles/problem.h): each block enters the steps in their order.
 class StepOrder {
@@ -112,9 +94,23 @@ class StepOrder {
   std::vector<std::atomic<int>> left_;  // steps that each block has completed
 };
 
+}  // namespace
+
 template <class T>
-void backward(
-    const Functions<T>& run, Device device, const TiledMix::Operands& d, const MixInputs<T>& inputs, MixProblem<T> p) {
+void mix_forward(
+    const Functions<T>& run, const TiledCall& at, const TiledCall::Operands& x, Problem<T> p, Device device) {
+  const MixInputs inputs(at, x, p);
+  const index_t parts = (p.queries + run.mix_block - 1) / run.mix_block;
+  // Later causal rows have more keys: the longest rows come first.
+  for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), device, [&](index_t task, T* scratch) {
+    run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_block, scratch);
+  });
+}
+
+template <class T>
+void mix_backward(const Functions<T>& run, const TiledCall& at, const TiledCall::Operands& x,
+    const TiledCall::Operands& d, Problem<T> p, Device device) {
+  const MixInputs inputs(at, x, p);
   const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows;
   const Tensor wide_key = cleared_rows(d[Mix::key]), wide_value = cleared_rows(d[Mix::value]);
   p.d[Mix::query] = rows_of<T>("b h i d", d[Mix::query]);
@@ -153,28 +149,14 @@ void backward(
       kernels(device).copy(wide->view(d[which].shape(), wide->strides()), d[which]);
 }
 
-}  // namespace
-}  // namespace tiles
+template void mix_forward(const Functions<float>&, const Mix&, const Mix::Operands&, Problem<float>, Device);
+template void mix_forward(const Functions<double>&, const Mix&, const Mix::Operands&, Problem<double>, Device);
+template void mix_forward(const Functions<Dual>&, const Mix&, const Mix::Operands&, Problem<Dual>, Device);
+template void mix_backward(
+    const Functions<float>&, const Mix&, const Mix::Operands&, const Mix::Operands&, Problem<float>, Device);
+template void mix_backward(
+    const Functions<double>&, const Mix&, const Mix::Operands&, const Mix::Operands&, Problem<double>, Device);
+template void mix_backward(
+    const Functions<Dual>&, const Mix&, const Mix::Operands&, const Mix::Operands&, Problem<Dual>, Device);
 
-void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
-  if (output.device().is_gpu()) return joined_kernels(output).mix(*this, x, output, norms);
-  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
-  tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::MixInputs<T> inputs(*this, x, drop);
-    tiles::enter_output<T>(output, norms, {}, inputs.p);
-    tiles::forward(run, inputs.p, output.device());
-  });
-}
-
-void TiledMix::backward(
-    const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
-  if (output.device().is_gpu()) return joined_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
-  const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
-  tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::MixInputs<T> inputs(*this, x, drop);
-    tiles::enter_output<T>(output, norms, d_output, inputs.p);
-    tiles::backward(run, output.device(), d, inputs, inputs.p);
-  });
-}
-
-}  // namespace whence
+}  // namespace whence::tiles

@@ -12,7 +12,7 @@
 #include "tensor/pairs.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
-#include "tensor/tiles/attention_kernel.h"
+#include "tensor/tiled_call.h"
 #include "tensor/tiles/operands.h"
 
 namespace whence::tiles {
@@ -119,7 +119,7 @@ template <class T> struct Gradient {
 
 // Draws the mask of dropout, as autograd/ops/dropout.cpp does for all pairs.
 struct DropoutMask {
-  const TiledFacts& at;
+  const TiledCall& at;
   index_t heads, keys;
 
   template <class T>
@@ -137,25 +137,45 @@ struct DropoutMask {
   }
 };
 
-// Sets the extents, operands and facts that both have. `drop` and the tensors of `at` must outlive the problem.
-template <class At, class T>
-Extents enter_facts(
-    const char* op, const At& at, const typename At::Operands& x, const DropoutMask& drop, Problem<T>& p) {
-  const Extents of = extents_of(op, At::info, x);
+// Returns the problem of a call. `drop` and the tensors must outlive it.
+template <class T>
+Problem<T> problem_of(const TiledCall& at, const TiledCall::Operands& x, const DropoutMask& drop, const Tensor& output,
+    const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output = {}, const Tensor& d_bins = {}) {
+  Problem<T> p{};
+  const auto number = [](double of) { return T(static_cast<T>(of)); };
+  const Extents of = extents_of(at.name(), At::info, x);
   for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
   for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k], p.heads);
-  p.distances = std::max<index_t>(of['n'], 0);
-  p.scale = T(static_cast<T>(at.scale)), p.lowest = at.lowest;
+  p.distances = at.bin_of.defined() ? at.bin_of.numel() : std::max<index_t>(of['n'], 0), p.lowest = at.lowest;
+  p.positions = std::max<index_t>(of['p'], 1);
+  p.scale = number(at.scale), p.relative_scale = number(at.relative_scale);
+  p.gate_scale = number(at.gate_scale), p.position_scale = number(at.position_scale);
   const Band band = Band::of(at.first_row, at.causal, at.window);
   p.first_row = band.first_row, p.before = band.before, p.after = band.after;
-  p.present = at.present.defined() ? at.present.template data<bool>() : nullptr;
+  p.stick = at.stick, p.rest_to_self = at.rest_to_self, p.bins = at.bins;
+  if (at.present.defined()) p.present = at.present.data<bool>();
+  if (at.bin_of.defined()) p.bin_of = at.bin_of.data<std::int64_t>();
+  if (at.query_step.defined()) {
+    p.query_step = at.query_step.data<std::int64_t>(), p.key_step = at.key_step.data<std::int64_t>();
+    p.query_step_batch = at.query_step.size(0) > 1 ? p.queries : 0;
+    p.key_step_batch = at.key_step.size(0) > 1 ? p.keys : 0;
+  }
   if (at.dropout > 0) p.draw = DropoutMask::row<T>, p.stream = &drop;
-  return of;
-}
-template <class T> void enter_output(const Tensor& output, const Tensor& norms, const Tensor& d_output, Problem<T>& p) {
+  p.width = of['w'], p.kernel = of['k'], p.channels = of['x'], p.slope = number(at.slope);
+  p.left = at.left, p.right = at.right, p.behind = at.behind, p.remask = at.remask, p.adds_pieces = at.adds_pieces;
   p.output = rows_of<T>("b h i c", output), p.norms = rows_of<T>("b h i n", norms);
-  p.output_gradient = rows_of<const T>("b h i c", d_output);
+  p.bin_sums = rows_of<T>("b h i c", bin_sums);
+  p.output_gradient = rows_of<const T>("b h i c", d_output), p.bin_gradient = rows_of<const T>("b h i c", d_bins);
+  return p;
 }
+
+// The head mix (mix_tasks.cpp), with T float, double or Dual.
+template <class T>
+void mix_forward(
+    const Functions<T>& run, const TiledCall& at, const TiledCall::Operands& x, Problem<T> p, Device device);
+template <class T>
+void mix_backward(const Functions<T>& run, const TiledCall& at, const TiledCall::Operands& x,
+    const TiledCall::Operands& d, Problem<T> p, Device device);
 
 }  // namespace whence::tiles

@@ -45,17 +45,17 @@ static void refuse_tiles(const char* op, std::span<const Tensor> x) {
   fail(op, to_string(x[0].device()), " given, which has no tiles; the cpu or a GPU required");
 }
 void JoinedKernels::attention(
-    const TiledAttention&, std::span<const Tensor> x, const Tensor&, const Tensor&, const Tensor&) {
+    const TiledCall&, std::span<const Tensor> x, const Tensor&, const Tensor&, const Tensor&) {
   refuse_tiles("tiled_attention", x);
 }
-void JoinedKernels::attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor&,
-    const Tensor&, const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor>) {
+void JoinedKernels::attention_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor&, const Tensor&,
+    const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor>) {
   attention(at, x, {}, {}, {});
 }
-void JoinedKernels::mix(const TiledMix&, std::span<const Tensor> x, const Tensor&, const Tensor&) {
+void JoinedKernels::mix(const TiledCall&, std::span<const Tensor> x, const Tensor&, const Tensor&) {
   refuse_tiles("tiled_mix", x);
 }
-void JoinedKernels::mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor&, const Tensor&,
+void JoinedKernels::mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor&, const Tensor&,
     const Tensor&, std::span<const Tensor>) {
   mix(at, x, {}, {});
 }

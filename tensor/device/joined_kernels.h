@@ -6,8 +6,8 @@
 
 namespace whence {
 
-struct TiledAttention;
-struct TiledMix;
+struct TiledCall;
+struct TiledCall;
 
 class JoinedKernels : public Kernels {
  public:
@@ -38,20 +38,20 @@ class JoinedKernels : public Kernels {
   virtual void causal_softmax_by_distance(
       const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y);
 
-  // Tiled attention (tensor/tiles/attention_kernel.h) on a GPU. x are its operands in order. REQUIRES: the device has a
+  // Tiled attention (tensor/tiled_call.h) on a GPU. x are its operands in order. REQUIRES: the device has a
   // program for them (tensor/tiles/gpu_programs.h)
-  virtual void attention(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms);
+  virtual void attention(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
+      const Tensor& norms);
   // Returns the shared memory that a block of these programs may use in this type; calls that need more are refused.
   // Returns 0 if there are no programs for the type, and no limit if the device is unknown.
   virtual std::size_t most_shared_bytes(DType dtype) const;
-  // d: as in TiledAttention::backward
-  virtual void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
+  // d: as in TiledCall::backward
+  virtual void attention_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
       std::span<const Tensor> d);
-  // The same for a head mix (tensor/tiles/mix_kernel.h).
-  virtual void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms);
-  virtual void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
+  // The same for a head mix (tensor/tiled_call.h).
+  virtual void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms);
+  virtual void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
       const Tensor& d_output, std::span<const Tensor> d);
 };
 

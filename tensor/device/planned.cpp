@@ -105,21 +105,20 @@ class PlannedKernels final : public JoinedKernels {
   // On a GPU, for each pair: two products in forward and seven in backward; one and ten more if gates have operands of
   // their own; one and fourteen more if keys are relative. Then the scratch of cuda/kernels/tiles/attention.cu.
   void attention(
-      const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
-    count_products((gates_of_others(x) || relative(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
+      const TiledCall&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
+    count_products((gates_of_others(x) || relative(x) ? 3 : 2) * output.numel(), x[TiledCall::key].size(2));
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
-    const index_t heads = output.size(0) * output.size(1), queries = output.size(2),
-                  keys = x[TiledAttention::key].size(2), parts = relative(x) ? 0 : parts_of_keys(queries, keys);
-    const Tensor of_logits =
-        x[TiledAttention::position_logits].defined() ? pairs(output, heads, positions(x)) : Tensor();
+    const index_t heads = output.size(0) * output.size(1), queries = output.size(2), keys = x[TiledCall::key].size(2),
+                  parts = relative(x) ? 0 : parts_of_keys(queries, keys);
+    const Tensor of_logits = x[TiledCall::position_logits].defined() ? pairs(output, heads, positions(x)) : Tensor();
     if (parts == 0) return;
     const Tensor results = floats(output, {heads, queries, parts, (output.size(3) <= 64 ? 64 : 128) + 2}),
                  carries = reads_gates(x) ? floats(output, {heads, (keys + 31) / 32 * 2 * 32 + 4}) : Tensor();
   }
-  void attention_backward(const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
+  void attention_backward(const TiledCall&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
       const Tensor&, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) override {
-    const index_t heads = output.size(0) * output.size(1), queries = output.size(2),
-                  keys = x[TiledAttention::key].size(2), blocks = (queries + 31) / 32;
+    const index_t heads = output.size(0) * output.size(1), queries = output.size(2), keys = x[TiledCall::key].size(2),
+                  blocks = (queries + 31) / 32;
     count_products((relative(x) ? 21 : gates_of_others(x) ? 17 : 7) * output.numel(), keys);
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
@@ -133,7 +132,7 @@ class PlannedKernels final : public JoinedKernels {
         scan.push_back(pairs(output, at_once, n));
       }
     }
-    if (const Tensor& of_table = d[TiledAttention::distance_table]; of_table.defined()) {
+    if (const Tensor& of_table = d[TiledCall::distance_table]; of_table.defined()) {
       const index_t rows = reads_gates(x) || relative(x) ? 64 : rows_of_gpu_block(output.size(3), output.dtype());
       const index_t slice = slice_numbers(queries, keys, rows);
       const Tensor sums = floats(of_table, of_table.shape()),
@@ -142,25 +141,25 @@ class PlannedKernels final : public JoinedKernels {
     const auto wide = [&](const Tensor& to) {
       return to.defined() && to.size(1) < output.size(1) ? floats(to, {heads, keys, to.size(3)}) : Tensor();
     };
-    const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]),
-                 of_gates = wide(d[TiledAttention::gate_key]);
-    const Tensor& d_relative = d[TiledAttention::relative_keys];
+    const Tensor of_keys = wide(d[TiledCall::key]), of_values = wide(d[TiledCall::value]),
+                 of_gates = wide(d[TiledCall::gate_key]);
+    const Tensor& d_relative = d[TiledCall::relative_keys];
     const Tensor of_relative =
         d_relative.defined() ? floats(output, {heads, d_relative.size(1), d_relative.size(2)}) : Tensor();
-    if (of_keys.defined()) (void)floats(of_keys, d[TiledAttention::key].shape());  // their sums
+    if (of_keys.defined()) (void)floats(of_keys, d[TiledCall::key].shape());  // their sums
     if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
   // Counts the products of heads and the network's of each pair, and takes the scratch of cuda/kernels/tiles/mix.cu.
-  void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
+  void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
     const index_t quarters = 5 + 4 * parts_of_mix(x);
     const Tensor numbers = pairs_of_mix(x, output, scratch_of_mix(at, x, output, quarters), quarters);
   }
-  void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
+  void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
       const Tensor& d_output, std::span<const Tensor> d) override {
-    using At = TiledMix;
+    using At = TiledCall;
     const index_t heads = output.size(0) * output.size(1), queries = output.size(2), keys = x[At::key].size(2),
                   taps = x[At::mix_output].size(2);
     count_mix(x, output, 5, 4);
@@ -189,10 +188,10 @@ class PlannedKernels final : public JoinedKernels {
   static index_t heads_at_once(index_t heads, index_t numbers) {
     return std::min(heads, std::max<index_t>(1, most_slice_bytes / 4 / numbers));
   }
-  static bool gates_of_others(std::span<const Tensor> x) { return x[TiledAttention::gate_query].defined(); }
-  static bool relative(std::span<const Tensor> x) { return x[TiledAttention::relative_keys].defined(); }
+  static bool gates_of_others(std::span<const Tensor> x) { return x[TiledCall::gate_query].defined(); }
+  static bool relative(std::span<const Tensor> x) { return x[TiledCall::relative_keys].defined(); }
   static index_t positions(std::span<const Tensor> x) {
-    const Tensor &keys = x[TiledAttention::position_keys], &logits = x[TiledAttention::position_logits];
+    const Tensor &keys = x[TiledCall::position_keys], &logits = x[TiledCall::position_logits];
     return keys.defined() ? keys.size(0) : logits.defined() ? logits.size(3) : 0;
   }
   // Heads as tiles read them: a copy with rows of whole packs, if the rows are not, or if sums over bins follow them.
@@ -203,7 +202,7 @@ class PlannedKernels final : public JoinedKernels {
   }
   // Operands as tiles read them: in_packs for heads; terms become f32 unless they are already.
   static std::vector<Tensor> laid_out_for_tiles(std::span<const Tensor> x) {
-    using At = TiledAttention;
+    using At = TiledCall;
     std::vector<Tensor> all;
     for (std::size_t k = 0; k < x.size(); ++k) {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits || k == At::column_rest) continue;
@@ -218,17 +217,17 @@ class PlannedKernels final : public JoinedKernels {
     return all;
   }
   static std::vector<Tensor> laid_out_for_mix(std::span<const Tensor> x) {
-    using At = TiledMix;
+    using At = TiledCall;
     const index_t tables = x[At::mix_table].size(0), distances = x[At::mix_table].size(2);
     std::vector<Tensor> all{in_packs(x[At::query]), in_packs(x[At::key]), in_packs(x[At::value])};
     all.push_back(Tensor::like(x[At::query], {tables, distances, most_mix_hidden}));
     all.push_back(floats(x[At::query], {distances, most_mix_heads}));
     return all;
   }
-  static index_t parts_of_mix(std::span<const Tensor> x) { return x[TiledMix::piece_begins].defined() ? 2 : 1; }
-  static index_t keys_of_mix(std::span<const Tensor> x) { return (x[TiledMix::key].size(2) + 63) / 64 * 64; }
+  static index_t parts_of_mix(std::span<const Tensor> x) { return x[TiledCall::piece_begins].defined() ? 2 : 1; }
+  static index_t keys_of_mix(std::span<const Tensor> x) { return (x[TiledCall::key].size(2) + 63) / 64 * 64; }
   static MixScratch scratch_of_mix(
-      const TiledMix& at, std::span<const Tensor> x, const Tensor& output, index_t quarters) {
+      const TiledCall& at, std::span<const Tensor> x, const Tensor& output, index_t quarters) {
     return mix_scratch(
         at.scratch_bytes, output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * quarters / 2);
   }
@@ -237,9 +236,9 @@ class PlannedKernels final : public JoinedKernels {
     return Tensor::like(output, {of.sequences * of.rows * output.size(1) * keys_of_mix(x) * quarters / 4});
   }
   static void count_mix(std::span<const Tensor> x, const Tensor& output, index_t products, index_t networks) {
-    const Tensor& weights = x[TiledMix::mix_input];
-    count_products(products * output.numel(), x[TiledMix::key].size(2));
-    count_products(2 * networks * output.size(0) * output.size(2) * x[TiledMix::key].size(2), weights.numel());
+    const Tensor& weights = x[TiledCall::mix_input];
+    count_products(products * output.numel(), x[TiledCall::key].size(2));
+    count_products(2 * networks * output.size(0) * output.size(2) * x[TiledCall::key].size(2), weights.numel());
   }
   // Positions of a head's pairs, two numbers each, and one number more per row.
   static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {

@@ -4,7 +4,7 @@
 // since MPI would wait for ever, and sleep in between, since there may be more ranks than cores. A failure inside MPI
 // ends all ranks at once, because buffers in use must not be freed: first the message, then MPI_Abort, as MPI does with
 // its own errors.
-#include "tensor/ranks/communicator.h"
+#include "tensor/ranks/ranks.h"
 
 #ifdef WHENCE_MPI
 #define OMPI_SKIP_MPICXX  // the C interface alone
@@ -29,8 +29,8 @@ namespace whence {
 
 std::unique_ptr<Communicator> join_mpi(Launch& launch, double) {
   throw InputError("ranks: ", launch.by, " started ", launch.size,
-      " of them, and this build is without MPI; build with -DWHENCE_MPI=ON (needs libopenmpi-dev or libmpich-dev), or "
-      "start one process, which starts ranks of one machine by --processes");
+      " of them, and this build is without MPI; build with -DWHENCE_MPI=ON, which needs libopenmpi-dev or "
+      "libmpich-dev");
 }
 
 #else
@@ -42,9 +42,14 @@ constexpr std::size_t most_at_once = std::size_t{4} << 20;  // bytes: far below 
 class Mpi final : public Communicator {
  public:
   Mpi(const Launch& launch, double limit) : Communicator(launch.rank, launch.size), limit_(limit) {}
+  // After an exception all ranks end at the exit of this process, which reports what went wrong. Rank 0 reports what
+  // all ranks found, and ends the others before they have waited long enough.
   ~Mpi() override {
-    if (std::uncaught_exceptions() > 0) give_up("");
-    if (gave_up_) return;
+    if (std::uncaught_exceptions() > 0) {
+      if (rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+      ::on_exit([](int status, void*) { MPI_Abort(MPI_COMM_WORLD, status == 0 ? 1 : status); }, nullptr);
+      return;
+    }
     // MPI_Finalize waits for all ranks without limit, so this barrier with a limit comes first.
     MPI_Request all_are_done = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &all_are_done);
@@ -61,15 +66,6 @@ class Mpi final : public Communicator {
     std::ranges::replace(first, '\t', ' ');
     first.erase(std::ranges::unique(first, [](char a, char b) { return a == ' ' && b == ' '; }).begin(), first.end());
     return to_text("MPI (", first, ")");
-  }
-
-  // Ends all ranks at the exit of this process, which has reported what went wrong. Rank 0 reports what all ranks
-  // found, and ends the others before they have waited long enough.
-  bool give_up(const std::string&) noexcept override {
-    if (rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    gave_up_ = true;
-    ::on_exit([](int status, void*) { MPI_Abort(MPI_COMM_WORLD, status == 0 ? 1 : status); }, nullptr);
-    return true;
   }
 
  private:
@@ -102,7 +98,6 @@ class Mpi final : public Communicator {
   }
 
   double limit_;
-  bool gave_up_ = false;
 };
 
 }  // namespace

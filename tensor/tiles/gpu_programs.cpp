@@ -18,7 +18,7 @@ std::string refused_heads(std::span<const Tensor> x) {
   return to_text("heads of ", d, " and values of ", of_values,
       " numbers given to tiles on a GPU; equally many, at most ", widest_head_on_gpu, ", required");
 }
-std::string refused_facts(const TiledFacts& at, Device device) {
+std::string refused_facts(const TiledCall& at, Device device) {
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   if (at.stick) return "a stick to break given to tiles on a GPU; a softmax of all pairs required";
@@ -28,9 +28,7 @@ std::string refused_facts(const TiledFacts& at, Device device) {
   return {};
 }
 
-}  // namespace
-
-std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
+std::string refused_attention(const TiledCall& at, std::span<const Tensor> x) {
   const Tensor& query = x[At::query];
   const index_t d = query.size(3);
   const std::size_t most = joined_kernels(query).most_shared_bytes(query.dtype());
@@ -71,7 +69,7 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
   return refused_facts(at, query.device());
 }
 
-std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x) {
+std::string refused_mix(const TiledCall& at, std::span<const Tensor> x) {
   const Tensor& query = x[At::query];
   const DType dtype = query.dtype();
   if (dtype == DType::f32 || joined_kernels(query).most_shared_bytes(dtype) == 0)
@@ -98,6 +96,12 @@ std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x) {
         " on the right given to a head mix on a GPU; one, or one on either side, required");
   if (!(at.slope >= 0 && at.slope <= 1)) return to_text("slope ", at.slope, " given on a GPU; 0 to 1 required");
   return refused_facts(at, query.device());
+}
+
+}  // namespace
+
+std::string gpu_refusal(const TiledCall& at, std::span<const Tensor> x) {
+  return at.mixes ? refused_mix(at, x) : refused_attention(at, x);
 }
 
 }  // namespace whence

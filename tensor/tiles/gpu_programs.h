@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "tensor/tiles/mix_kernel.h"
+#include "tensor/tiled_call.h"
 
 namespace whence {
 
@@ -83,7 +83,6 @@ constexpr MixScratch mix_scratch(index_t bytes, index_t batch, index_t queries, 
 
 // Returns why there is no program, as "what is given; what is required", or an empty text. x: the operands, in their
 // order.
-[[nodiscard]] std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x);
-[[nodiscard]] std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x);
+[[nodiscard]] std::string gpu_refusal(const TiledCall& at, std::span<const Tensor> x);
 
 }  // namespace whence

@@ -32,6 +32,7 @@
 #include "examples/whence/run/training_options.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
+#include "nn/io/seal.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -131,8 +132,8 @@ void parse_options(const Bytes& bytes) {
 }
 
 void parse_checkpoint(const Bytes& bytes) {
-  Trust trust{.accept_damaged = true};  // otherwise the seal would refuse nearly all inputs
-  (void)read_training_state(fs::path(file_of(bytes, "weights.safetensors")).parent_path(), &trust);
+  on_damage.accept = true;  // otherwise the seal would refuse nearly all inputs
+  (void)read_training_state(fs::path(file_of(bytes, "weights.safetensors")).parent_path());
 }
 
 using Parse = void (*)(const Bytes&);

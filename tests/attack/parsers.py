@@ -26,7 +26,7 @@ def seeds_of(attack):
     texts = {"jsonl": ['{"text": "a b", "answer": 3}\n{"text": "\\u00e9", "choices": ["x", "y"], "answer": -1}\n\n'],
              "vocabulary": [json.dumps(vocabulary) + "\0" + "\n".join(merges)],
              "scheme": ["cope + rope", "cdape(kerple, kernel=3, width=8)", "cope(p_max=16, gates=sigmoid)", "interpolated(rope(base=1e4), factor=2)"],
-             "options": ["--steps\n12\n--rate=0.5\nflip_flop\n--quiet\n--data\na\n--data=b", "--complete\n--sc", "--help"]}
+             "options": ["--steps\n12\n--rate=0.5\nflip_flop\n--quiet\n--data\na\n--data=b", "--help"]}
     seeds = {format: [path.read_bytes() for path in some] for format, some in paths.items()}
     seeds["tokeniser"] += [json.dumps(each).encode() for each in lists]
     return seeds | {format: [text.encode() for text in some] for format, some in texts.items()}

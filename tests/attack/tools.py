@@ -183,11 +183,3 @@ def write_tensors(path, tensors):
         numbers += data
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
-
-
-def children_of(process):
-    """The child processes of a process."""
-    try:
-        return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:
-        return []

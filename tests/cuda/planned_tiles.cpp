@@ -9,7 +9,7 @@ using namespace whence::test;
 
 namespace {
 
-using At = TiledAttention;
+using At = TiledCall;
 
 struct Case {
   std::string name;
@@ -85,7 +85,7 @@ double peak_of(const Case& each, Device device) {
     if (each.bins) at.bin_of = Tensor::zeros({each.tokens}, DType::i64, device);
     (void)grad(tiled_attention(at, x).output, cotangent, asked);
   } else {
-    TiledMix at;
+    TiledCall at;
     at.total_rows = each.tokens;
     at.left = at.right = each.mix_beside, at.table_lowest = -each.mix_beside;
     (void)grad(tiled_mix(at, x), cotangent, asked);

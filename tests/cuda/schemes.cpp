@@ -8,7 +8,7 @@
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "nn/attention/by_distance.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
 #include "tests/support/device.h"
@@ -19,11 +19,11 @@ using namespace whence::test;
 namespace {
 
 void expect_same_on_device(
-    const std::string& text, const Executor& executor, DType dtype, const Sequence& sequence = Sequence::run(6)) {
+    const std::string& text, const AttendPlan& plan, DType dtype, const Sequence& sequence = Sequence::run(6)) {
   CAPTURE(text);
-  CAPTURE(std::string(executor.name()));
+  CAPTURE(std::string(name_of(plan.executor)));
   CAPTURE(std::string(to_string(dtype)));
-  const DeviceDisagreement found = device_disagreement(text, sequence, executor, dtype, 5);
+  const DeviceDisagreement found = device_disagreement(text, sequence, plan, dtype, 5);
   CHECK_MESSAGE(found.largest <= device_tolerance(dtype), found.worst << ": " << found.largest);
 }
 
@@ -47,16 +47,16 @@ std::vector<std::string> texts() {
 }  // namespace
 
 TEST_CASE("cuda: every scheme on the device as on the CPU, forward and backward, by reference and by strips") {
-  const auto strips = strips_executor_of(4);
+  const AttendPlan strips(Executor::strips, 4);
   for (const std::string& text : texts()) {
-    expect_same_on_device(text, reference_executor(), DType::f32);
-    in_order(20, [&] { expect_same_on_device(text, *strips, DType::f32); });
+    expect_same_on_device(text, Executor::reference, DType::f32);
+    in_order(20, [&] { expect_same_on_device(text, strips, DType::f32); });
   }
 }
 
 TEST_CASE("cuda: the main sums in every order of threads, where the device is emulated") {
   in_every_order([] {
-    for (const std::string& text : main_sums()) expect_same_on_device(text, reference_executor(), DType::f32);
+    for (const std::string& text : main_sums()) expect_same_on_device(text, Executor::reference, DType::f32);
   });
 }
 
@@ -66,12 +66,11 @@ TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
     if (info.takes_base) continue;
     const Claims claims = BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6}).claims();
     if (claims.exact_gradient) {  // an argmax jumps with the rounding
-      expect_same_on_device(info.name, reference_executor(), DType::f16);
-      in_order(1, [&] { expect_same_on_device(info.name, reference_executor(), DType::bf16); });
+      expect_same_on_device(info.name, Executor::reference, DType::f16);
+      in_order(1, [&] { expect_same_on_device(info.name, Executor::reference, DType::bf16); });
     }
-    expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::padded(present));
-    if (!claims.causal_only)
-      expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::run(6, false));
+    expect_same_on_device(info.name, Executor::reference, DType::f32, Sequence::padded(present));
+    if (!claims.causal_only) expect_same_on_device(info.name, Executor::reference, DType::f32, Sequence::run(6, false));
   }
 }
 

@@ -11,7 +11,7 @@ using namespace whence::test;
 
 namespace {
 
-using At = TiledAttention;
+using At = TiledCall;
 
 struct Case {
   std::string name;

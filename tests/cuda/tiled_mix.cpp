@@ -10,7 +10,7 @@ using namespace whence::test;
 
 namespace {
 
-using At = TiledMix;
+using At = TiledCall;
 
 struct Case {
   std::string name;

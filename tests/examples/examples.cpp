@@ -51,9 +51,9 @@ TEST_CASE("every example is short, uses the library alone and is listed; the fir
 
 TEST_CASE("first: y, dp and dt between two rows, and at a row, where dp is 0 and the reason is said") {
   CHECK(output_of("first") ==
-        "p = 1.3  y = 1.9  dp = 3  dt = 0 0.7 0.3 0  the gradient passes\n"
-        "p = 2  y = 4  dp = 0  dt = 0 0 1 0  at a whole position floor and ceiling are one row; what is returned there "
-        "is 0\n");
+        "p = 1.3  y = 1.9  dp = 3  dt = 0 0.7 0.3 0\n  1 entry: lives: the gradient passes\n"
+        "p = 2  y = 4  dp = 0  dt = 0 0 1 0\n  1 entry: whole position in lerp_at (first.cpp:14): at a whole position "
+        "floor and ceiling are one row; what is returned there is 0\n");
 }
 
 TEST_CASE("minimal: the loss falls, and every row of gates but the first has a gradient") {

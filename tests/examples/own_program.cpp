@@ -16,10 +16,6 @@ Outcome well(const std::string& script) {
 
 std::string own(const std::string& arguments) { return well("built/whence " + arguments).out; }
 
-bool lists(const std::string& arguments, const std::string& name) {
-  return has("\n" + own(arguments), "\n" + name + "\n");
-}
-
 }  // namespace
 
 TEST_CASE("own program: built against an installed whence it has all commands, with its own scheme, op and task") {
@@ -38,12 +34,6 @@ TEST_CASE("own program: built against an installed whence it has all commands, w
              " --build built --parallel 2");
   CHECK(own("--help") == done("--help").out);
   CHECK(count(well("built/checks").out, " checks: ok\n") == 4);
-  for (const char* command : {"conformance", "gradcheck", "schemes"})
-    CHECK(lists(std::string("--complete ") + command + " ''", "levelling"));
-  CHECK(lists("--complete gradcheck ''", "softsign"));
-  for (const char* command : {"train", "tasks"})
-    CHECK(lists(std::string("--complete ") + command + " ''", "last_letter"));
-
   CHECK(has(own("schemes levelling"), "A_ij = S_ij - c_h softsign(r_h |i - j|)"));
   CHECK(has(shell("built/whence schemes leveling").err, "did you mean 'levelling'?"));
   CHECK(has(own("tasks"), "last_letter"));

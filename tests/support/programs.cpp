@@ -114,21 +114,6 @@ void RunningProgram::signal(int number) const {
   if (child_ > 0) ::kill(child_, number);
 }
 
-std::vector<pid_t> RunningProgram::children() const {
-  std::vector<pid_t> all;
-  std::error_code gone;
-  const std::string threads = "/proc/" + std::to_string(child_) + "/task";
-  for (const auto& thread : fs::directory_iterator(threads, gone)) {
-    std::istringstream of_thread(text_of(thread.path() / "children"));
-    for (pid_t child = 0; of_thread >> child;) all.push_back(child);
-  }
-  return all;
-}
-
-bool is_gone(pid_t process) {
-  return kill(process, 0) != 0 || has(text_of("/proc/" + std::to_string(process) + "/stat"), ") Z ");
-}
-
 bool RunningProgram::has_ended() const {
   siginfo_t info{};
   return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child_;

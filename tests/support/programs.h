@@ -37,10 +37,6 @@ template <class Condition> bool soon(const Condition& condition, int seconds = 6
   return condition();
 }
 
-// True if a process has ended. An orphan may stay as a zombie, because the first process of a container may never wait
-// for it.
-bool is_gone(pid_t process);
-
 struct Outcome {
   int code;  // exit code, or 128 + signal
   std::string out, err;
@@ -57,7 +53,6 @@ class RunningProgram {
 
   pid_t child() const { return child_; }
   void signal(int number) const;
-  std::vector<pid_t> children() const;  // its living child processes
   std::string out() const { return text_of("/proc/self/fd/" + std::to_string(out_)); }
   std::string err() const { return text_of("/proc/self/fd/" + std::to_string(err_)); }
   bool has_ended() const;

@@ -49,9 +49,9 @@ class Bare : public BareAttention {
     set(ending, Tensor::full((*this)[ending].shape(), value, DType::f64));
   }
 
-  Tensor logits(const AttendInputs& inputs) const { return run(inputs, reference_executor()).logits; }
-  Tensor output(const AttendInputs& inputs, const Executor& executor = reference_executor()) const {
-    return run(inputs, executor).output;
+  Tensor logits(const AttendInputs& inputs) const { return run(inputs, Executor::reference).logits; }
+  Tensor output(const AttendInputs& inputs, const AttendPlan& plan = Executor::reference) const {
+    return run(inputs, plan).output;
   }
 };
 

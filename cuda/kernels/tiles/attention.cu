@@ -19,7 +19,7 @@ namespace whence {
 namespace {
 
 using namespace gpu;
-using At = TiledAttention;
+using At = TiledCall;
 
 // Returns rows [rows, length] of terms in packs of the compute type: x itself, or a copy by TermsInPacks.
 Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {

@@ -1,5 +1,5 @@
 // Dropout in tiles of heads. The kept pairs are drawn again for every tile, the same ones in both directions and on the
-// CPU (tensor/tiles/attention_kernel.h). A call of Philox draws four numbers, of neighbouring keys. In forward and in
+// CPU (tensor/tiled_call.h). A call of Philox draws four numbers, of neighbouring keys. In forward and in
 // the gradient of queries a lane draws its own; in the gradient of keys lanes exchange what they drew.
 // Per pair: 1/4 of a call, some 20 operations on integers; 5/16 to 1/2 if keys are no multiple of four.
 #pragma once

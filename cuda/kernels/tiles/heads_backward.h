@@ -1,4 +1,4 @@
-// Attention of heads on tensor cores, backward: tensor/tiles/attention_kernel.h has the equations. One template makes
+// Attention of heads on tensor cores, backward: tensor/tiled_call.h has the equations. One template makes
 // two kernels. Each sums to its rows: to queries, with keys as columns, and to keys and values, with queries as
 // columns. So every sum is in the registers of one warp, in a fixed order, and pattern and gradient become the next
 // product's left factor in place.

@@ -1,4 +1,4 @@
-// Attention of heads on tensor cores, forward: tensor/tiles/attention_kernel.h has the equations. A block of threads
+// Attention of heads on tensor cores, forward: tensor/tiled_call.h has the equations. A block of threads
 // has `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay
 // in registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is
 // copied into shared memory during the work on this one.

@@ -1,5 +1,5 @@
 // The head mix in tiles on a GPU: launches of its programs, for groups of rows whose pairs fit into scratch.
-#include "tensor/tiles/mix_kernel.h"
+#include "tensor/tiled_call.h"
 
 #include "cuda/kernels/tiles/given.h"
 #include "cuda/kernels/tiles/head_sums.h"
@@ -13,7 +13,7 @@ namespace whence {
 namespace {
 
 using namespace gpu;
-using At = TiledMix;
+using At = TiledCall;
 
 // Calls f(group, true if no sequences follow) for the same rows of all sequences, then for the next rows.
 template <class F> void each_group(const MixScratch& scratch, index_t batch, index_t queries, const F& f) {

@@ -1,4 +1,4 @@
-// The network of the head mix on tensor cores, in both directions: tensor/tiles/mix_kernel.h has the equations.
+// The network of the head mix on tensor cores, in both directions: tensor/tiled_call.h has the equations.
 //   hidden_d[c] = leaky(u_d[i-c] + sum_{x,t} W1[d x t] X_x[c + t - left])
 //   f_h[j] = sum_{d,t} W2[h d t] hidden_d[j + t - left]
 // A warp has 16 queries and walks up the keys, eight at a step. The 16 rows of a product are a key's pairs with eight

@@ -1,4 +1,4 @@
-// Keys by distance in tiles of heads, and sums of the pattern over bins of distances (tensor/tiles/attention_kernel.h).
+// Keys by distance in tiles of heads, and sums of the pattern over bins of distances (tensor/tiled_call.h).
 //   x_ij += relative_scale p_i.r[m],  m = i - j;    bins_i[n] = sum_{j: bin(m) = n} m_ij P_ij
 //   dp_i = relative_scale sum_m dA_{i,i-m} r[m];    dr[m] = relative_scale sum_i dA_{i,i-m} p_i
 //   dP_ij += m_ij dbins_i[bin(m)]

@@ -38,7 +38,7 @@ class AttentionBench {
 
  private:
   struct ByExecutor {
-    const Executor* executor;
+    Executor executor;
     Times times = {};
     double kept = 0, peak = 0;
   };
@@ -52,15 +52,15 @@ class AttentionBench {
   // Executors alternate, so that other load on the machine affects all.
   std::vector<ByExecutor> by_executors(AttentionCore& core, const CoreCase& what) {
     std::vector<ByExecutor> all;
-    for (const Executor* executor : executors_)
-      if (const std::string refused = core.refusal(*executor); refused.empty())
+    for (const Executor executor : executors_)
+      if (const std::string refused = core.refusal(executor); refused.empty())
         all.push_back({executor});
       else
-        refuse(what, executor->name(), refused);
+        refuse(what, name_of(executor), refused);
     for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first round warms up
       for (ByExecutor& each : all) {
         stop_if_asked();
-        const CoreRun found = core.run(*each.executor, !options_.forward_only);
+        const CoreRun found = core.run(each.executor, !options_.forward_only);
         each.kept = found.kept, each.peak = std::max(each.peak, found.peak);
         if (round >= 0) each.times.add(found);
       }
@@ -78,7 +78,7 @@ class AttentionBench {
     const bool with_backward = !std::isnan(measured.times.backward.front());
     const double operations = core.forward_operations() + (with_backward ? core.backward_operations() : 0);
     const double share = bench_.ceilings().milliseconds_of(operations) / both;
-    Row row = row_of(what, measured.executor->name());
+    Row row = row_of(what, name_of(measured.executor));
     row.add(measured.times)
         .add("kept_mib", measured.kept, "kept MiB", fixed(measured.kept, 1))
         .add("peak_mib", measured.peak, "peak MiB", fixed(measured.peak, 1))
@@ -87,7 +87,7 @@ class AttentionBench {
   }
 
   const Options& options_;
-  std::vector<const Executor*> executors_;
+  std::vector<Executor> executors_;
   std::vector<CoreCase> cases_;
   Bench bench_;
 };
@@ -113,19 +113,19 @@ const RegisterCommand registered{
 
 Measured measured_attention(const CoreCase& what, const std::string& executor, Device device) {
   const auto core = std::make_shared<AttentionCore>(what, device);
-  const Executor* wanted = nullptr;
+  AttendPlan wanted;
   if (executor != "auto") {
     CoreOptions options;
     options.executors = executor;
     wanted = executors_of(options).front();
-    if (const std::string refused = core->refusal(*wanted); !refused.empty())
+    if (const std::string refused = core->refusal(wanted.executor); !refused.empty())
       throw InputError("executor: ", executor, " given with ", what.scheme, "; ", refused);
   }
   NamedTensors given = core->leaves();
   given.emplace_back("cotangent", core->cotangent());
   return {.name = to_text(what.text(), ", length ", what.length),
       .given = std::move(given),
-      .run = [core, wanted] { return wanted ? core->run(*wanted) : core->run(); },
+      .run = [core, wanted] { return core->run(wanted); },
       .results = [core] { return core->results(); }};
 }
 

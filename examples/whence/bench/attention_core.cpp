@@ -5,7 +5,7 @@
 
 #include "autograd/backward.h"
 #include "examples/whence/cli/words.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "nn/scheme.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
@@ -64,14 +64,14 @@ std::vector<CoreCase> cases_of(const CoreOptions& options) {
   return cases;
 }
 
-std::vector<const Executor*> executors_of(const CoreOptions& options) {
-  if (options.executors == "all") return executors();
-  std::vector<const Executor*> chosen;
+std::vector<Executor> executors_of(const CoreOptions& options) {
+  const std::vector all(all_executors.begin(), all_executors.end());
+  if (options.executors == "all") return all;
+  std::vector<Executor> chosen;
   for (const std::string& word : list_of(options.executors)) {
-    const auto all = executors();
-    const auto found = std::ranges::find(all, word, &Executor::name);
+    const auto found = std::ranges::find(all, word, name_of);
     if (found == all.end())
-      throw InputError("--executors: '", word, "' given; ", joined(executors(), &Executor::name), " or all required");
+      throw InputError("--executors: '", word, "' given; ", joined(all, name_of), " or all required");
     chosen.push_back(*found);
   }
   return chosen;
@@ -116,17 +116,13 @@ void AttentionCore::count_operations() {
   backward_operations_ = 10 * dim * pairs + 3 * mix * positions;
 }
 
-std::string AttentionCore::refusal(const Executor& executor) const {
-  const Stages& stages = scheme_.stages();
-  if (const std::string refusal = executor.refusal(stages); !refusal.empty()) return refusal;
-  const AttendCall call = call_of(inputs_);
-  if (&executor_for(&executor, stages, call) != &executor)
-    return to_text("has no programs for ", what_.dtype, " on ", to_string(device_));
-  return executor.refusal_of(inputs_, stages, call);
+std::string AttentionCore::refusal(Executor executor) const {
+  return executor == Executor::tiled ? refusal_by_tiles(inputs_, scheme_.stages(), call_of(inputs_))
+                                     : refusal_of(executor, scheme_.stages());
 }
 
 // Waits for the device before each reading of the clock.
-CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
+CoreRun AttentionCore::run(const AttendPlan& plan, bool with_backward) {
   results_.clear();
   std::vector<Tensor> leaves;
   for (const auto& [name, leaf] : leaves_) leaves.push_back(leaf);
@@ -137,7 +133,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   synchronise(device_);
   allocator.reset_peak();
   const double held = live(), start = steady_seconds();
-  const Tensor output = executor.attend(inputs_, scheme_.stages());
+  const Tensor output = attend(inputs_, scheme_.stages(), plan);
   synchronise(device_);
   const double middle = steady_seconds(), operands = held + bytes_of(output);
   found.kept = (live() - operands) / mib, found.peak = (peak() - operands) / mib;
@@ -155,8 +151,6 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
     if (gradients[k].defined()) results_.emplace_back("gradient of " + leaves_[k].first, gradients[k]);
   return found;
 }
-
-CoreRun AttentionCore::run() { return run(executor_for(nullptr, scheme_.stages(), call_of(inputs_))); }
 
 Row row_of(const CoreCase& what, const std::string& engine) {
   return Row()

@@ -34,7 +34,7 @@ struct CoreOptions {
 };
 void declare(Fields& line, CoreOptions& options);
 [[nodiscard]] std::vector<CoreCase> cases_of(const CoreOptions& options);
-[[nodiscard]] std::vector<const Executor*> executors_of(const CoreOptions& options);
+[[nodiscard]] std::vector<Executor> executors_of(const CoreOptions& options);
 
 // Milliseconds, and MiB above the operands: q, k, v, output and their gradients.
 struct CoreRun : Repetition {
@@ -47,10 +47,9 @@ class AttentionCore {
   AttentionCore(const CoreCase& what, Device device);
 
   // Returns why this executor cannot run the scheme here; empty if it can.
-  [[nodiscard]] std::string refusal(const Executor& executor) const;
-  [[nodiscard]] CoreRun run(const Executor& executor, bool with_backward = true);
-  // Uses the executor that a model would take.
-  [[nodiscard]] CoreRun run();
+  [[nodiscard]] std::string refusal(Executor executor) const;
+  // plan: {} is the executor that a model would take.
+  [[nodiscard]] CoreRun run(const AttendPlan& plan = {}, bool with_backward = true);
   // Counts the multiply-adds of the formulas, two operations each, for visible pairs alone: 4 d per pair forward and 10
   // d backward, which computes the scores again, and the networks of DAPE and CDAPE (their part that reads the bias is
   // a table over distances). Tiles after the end of a stick are never computed, which is faster than this count.

@@ -8,8 +8,6 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
-#include "examples/whence/machine/ranks.h"
-#include "examples/whence/run/shared_training.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -99,13 +97,12 @@ Row& Row::add(const Times& times, const std::string& backward, const std::string
       .add("spread_ms", sum.spread);
 }
 
-Bench::Bench(std::string name, const Settings& settings, Device device, std::size_t steps, const Communicator* ranks)
+Bench::Bench(std::string name, const Settings& settings, Device device, std::size_t steps)
     : name_(std::move(name)),
       settings_(settings),
       device_(device),
-      progress_("bench " + name_, static_cast<std::int64_t>(steps), !speaks(ranks)) {
+      progress_("bench " + name_, static_cast<std::int64_t>(steps), false) {
   install_interrupt_handler();
-  if (ranks) return;
   if (device.is_cpu()) {
     ceilings_ = measure_ceilings();
     if (!settings.json) std::cout << ceilings_.text() << '\n';

@@ -17,9 +17,7 @@
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 
-namespace whence {
-class Communicator;
-}
+namespace whence {}
 
 namespace whence::bench {
 
@@ -79,10 +77,8 @@ class Row {
 // present repetition, loses none.
 class Bench {
  public:
-  // `steps`: the number of begin() calls. On the CPU ceilings are measured, unless this is one of several ranks; of
-  // ranks only the first prints.
-  Bench(std::string name, const Settings& settings, Device device, std::size_t steps,
-      const Communicator* ranks = nullptr);
+  // `steps`: the number of begin() calls. On the CPU ceilings are measured.
+  Bench(std::string name, const Settings& settings, Device device, std::size_t steps);
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;

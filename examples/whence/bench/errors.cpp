@@ -24,10 +24,10 @@ std::vector<std::pair<std::string, NamedTensors>> results_in_f32(
     const CoreCase& what, const CoreOptions& options, const Bench& bench) {
   AttentionCore core(what, bench.device());
   std::vector<std::pair<std::string, NamedTensors>> found;
-  for (const Executor* executor : executors_of(options)) {
-    NamedTensors& results = found.emplace_back(executor->name(), NamedTensors()).second;
-    if (!core.refusal(*executor).empty()) continue;
-    (void)core.run(*executor);
+  for (const Executor executor : executors_of(options)) {
+    NamedTensors& results = found.emplace_back(name_of(executor), NamedTensors()).second;
+    if (!core.refusal(executor).empty()) continue;
+    (void)core.run(executor);
     results = with_sums(core.results());
   }
   return found;

@@ -29,8 +29,6 @@ std::string entry(const std::string& left, const std::string& right) {
 }  // namespace
 
 std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
-  const auto asked = std::ranges::find(words, complete);
-  if (asked != words.end()) return candidates(words.end() - asked > 2 ? *(words.end() - 2) : "");
   struct Given {
     Option* option;
     std::string value;
@@ -80,17 +78,6 @@ bool CommandLine::shows_page() {
   const auto page = parse(words_);
   if (page) std::cout << *page;
   return page.has_value();
-}
-
-std::string CommandLine::candidates(const std::string& previous) {
-  const Option* const option = previous.starts_with("--") ? find_option(previous.substr(2)) : nullptr;
-  if (option && !option->argument_word.empty())
-    return joined(
-        option->text.known, [](const std::string& name) { return name + '\n'; }, "");
-  std::string lines;
-  for (const std::string& name : known_names_) lines += name + '\n';
-  for (const Option& each : options_) lines += "--" + each.name + '\n';
-  return lines + "--help\n--version\n";
 }
 
 void CommandLine::take_names(const std::vector<std::string>& others) {

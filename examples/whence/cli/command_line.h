@@ -16,19 +16,15 @@ class CommandLine : public Fields {
       : Fields(std::move(program)), purpose_(std::move(purpose)), words_(std::move(words)) {}
   [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
 
-  // Reads the words into the variables. Returns a page to print before ending with 0 (--help, --version, the answer to
-  // --complete), or nothing. A typed value replaces one that was set before.
+  // Reads the words into the variables. Returns a page to print before ending with 0 (--help, --version),
+  // or nothing. A typed value replaces one that was set before.
   [[nodiscard]] std::optional<std::string> parse(const std::vector<std::string>& words);
   // Reads words(), and prints such a page: true if there was one.
   [[nodiscard]] bool shows_page();
 
   [[nodiscard]] std::string help(bool all = false) const;
 
-  // `--complete`, hidden, comes before the last word. It prints the candidates for that word, one a line.
-  static constexpr const char* complete = "--complete";
-
  private:
-  [[nodiscard]] std::string candidates(const std::string& previous);
   void take_names(const std::vector<std::string>& others);
   [[nodiscard]] static std::string describe(const Option& option);
 

@@ -121,9 +121,8 @@ Fields& Fields::flag(const std::string& name, bool* value, OptionText text) {
   return add({name, {}, std::move(text), {}, assign, [value] { return std::string(*value ? "true" : "false"); }});
 }
 
-Fields& Fields::names(
-    std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known) {
-  names_word_ = std::move(word), names_help_ = std::move(help), names_ = values, known_names_ = std::move(known);
+Fields& Fields::names(std::string word, std::vector<std::string>* values, std::string help) {
+  names_word_ = std::move(word), names_help_ = std::move(help), names_ = values;
   return *this;
 }
 

@@ -28,7 +28,7 @@ struct OptionText {
   std::string unit = {};                // "tokens", "seconds"; empty: a bare number
   std::string advice = {};              // what to do after a refusal; empty: the default is named
   std::string initial = {};             // the default's name if it is no value: "1/sqrt(d)"
-  std::vector<std::string> known = {};  // values that a shell can complete; others are allowed too
+  std::vector<std::string> known = {};  // for "did you mean"; others are allowed too
 };
 
 class Fields {
@@ -47,8 +47,7 @@ class Fields {
   Fields& choice(const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text);
   Fields& flag(const std::string& name, bool* value, OptionText text);
   // Takes words without an option, any number of them: "NAME..." in --help.
-  Fields& names(
-      std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known = {});
+  Fields& names(std::string word, std::vector<std::string>* values, std::string help);
 
   // Tells users who try this option here where to find it: "write --set \"steps=...\"".
   Fields& elsewhere(std::string name, std::string advice);
@@ -99,7 +98,6 @@ class Fields {
 
   std::string program_, heading_ = "Options", names_word_, names_help_;
   std::vector<std::string>* names_ = nullptr;  // nullptr: no word without an option is allowed
-  std::vector<std::string> known_names_;
   std::vector<Option> options_;
   std::vector<std::string> everyday_;  // empty: all of them
   std::vector<std::pair<std::string, std::string>> examples_, elsewhere_;

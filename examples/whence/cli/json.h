@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "nn/io/errors.h"
+#include "nn/io/files.h"
 
 namespace whence {
 

@@ -17,7 +17,7 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/text.h"
-#include "nn/io/errors.h"
+#include "nn/io/files.h"
 
 namespace whence {
 namespace {

@@ -6,6 +6,6 @@
 
 namespace whence {
 
-[[nodiscard]] std::vector<std::string> scheme_names();  // for a shell to complete
+[[nodiscard]] std::vector<std::string> scheme_names();  // for "did you mean"
 
 }  // namespace whence

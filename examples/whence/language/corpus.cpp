@@ -9,8 +9,8 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/cli/words.h"
-#include "nn/io/errors.h"
-#include "nn/io/sha256.h"
+#include "nn/io/files.h"
+#include "nn/io/seal.h"
 #include "tensor/random.h"
 #include "tensor/suggest.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "nn/io/sha256.h"
+#include "nn/io/seal.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

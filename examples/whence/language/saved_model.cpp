@@ -150,9 +150,9 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   return saved;
 }
 
-SavedModel load_language_model(const std::string& folder, const std::string& executor, bool accept_damaged) {
+SavedModel load_language_model(const std::string& folder, const std::string& executor) {
   SavedModel saved = language_model_without_weights(folder, executor);
-  load(folder + "/weights.safetensors", saved.model->parameters(), accept_damaged);
+  load_weights(folder + "/weights.safetensors", saved.model->parameters());
   return saved;
 }
 

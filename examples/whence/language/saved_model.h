@@ -42,9 +42,8 @@ void require_one_run(const std::vector<std::string>& runs);
 // Builds the model without its weights, for a caller that loads a checkpoint's, say. Throws as the next function.
 [[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});
 
-// `executor`: another than in training; empty: the same. `accept_damaged`: examples/whence/run/loading.h. SystemError
-// when a file is missing. FileError when a file is damaged, the tokeniser is not the model's, or weights do not fit.
-[[nodiscard]] SavedModel load_language_model(
-    const std::string& folder, const std::string& executor = {}, bool accept_damaged = false);
+// `executor`: another than in training; empty: the same. SystemError when a file is missing. FileError when a file is
+// damaged, the tokeniser is not the model's, or weights do not fit.
+[[nodiscard]] SavedModel load_language_model(const std::string& folder, const std::string& executor = {});
 
 }  // namespace whence::language

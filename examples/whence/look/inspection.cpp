@@ -103,16 +103,13 @@ void Inspection::find_causes() {
 }
 
 // Marks a head's masked pairs as masked, whatever stops their gradient: they are no part of the model. Channels of a
-// convolution that have a gradient stay, because they feed their neighbours.
+// convolution stay, because they feed their neighbours.
 void Inspection::hide_masked(Quantity& quantity) {
   if (!quantity.probe || !subject_.model->options().causal) return;
   const Axes axes(quantity);
-  if (!axes.has('i') || !axes.has('j')) return;
-  for (std::size_t e = 0; e < quantity.causes.size(); ++e) {
-    const Stop stop = stop_of(quantity, e);
-    const bool is_part = !axes.has('h') && (stop == Stop::nothing || vanishes(stop));
-    if (axes.place(e, 'j') > axes.place(e, 'i') && !is_part) quantity.causes[e] = number_of({Stop::masked}, causes_);
-  }
+  if (!axes.has('h') || !axes.has('i') || !axes.has('j')) return;
+  for (std::size_t e = 0; e < quantity.causes.size(); ++e)
+    if (axes.place(e, 'j') > axes.place(e, 'i')) quantity.causes[e] = number_of({Stop::masked}, causes_);
 }
 
 std::vector<Shares> Inspection::shares() const {

@@ -107,14 +107,15 @@ void require_small_page(const Subject& subject, std::size_t others) {
 
 std::string page_of(const Inspection& inspection, Besides besides) {
   require_small_page(inspection.subject(), besides.beside.size());
+  std::string in_order;
+  for (int stop = static_cast<int>(Stop::flat); stop <= static_cast<int>(Stop::sole); ++stop)
+    in_order += to_text(in_order.empty() ? "" : ", ", to_string(static_cast<Stop>(stop)));
   const PageTable causes{.title = "How much of each gradient is zero, and why",
-      .note =
-          "Percent of the entries of one head. A cause that only makes a gradient small (saturated, leaking, "
-          "cancels) is counted in addition to the zeros. Of several causes one is named: on one way the nearest to the "
-          "loss; in a "
-          "sum, where each alone would let a gradient pass, the first of: table flat, whole position, clamped, dead "
-          "unit, no "
-          "weight, no target, row not read, zero derivative, cancels, all weight. A masked pair hands on no cause.",
+      .note = to_text("Percent of the entries of one head. A cause that only makes a gradient small (saturated, "
+                      "leaking, cancels) is ",
+          "counted in addition to the zeros. Of several causes one is named: on one way the nearest to the loss; in a "
+          "sum, ",
+          "where each alone would let a gradient pass, the first of: ", in_order, ". A masked pair hands on no cause."),
       .table = causes_of(inspection),
       .folded = true};
   const PageTable paths{.title = "Paths by which gradients came",

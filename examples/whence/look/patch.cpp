@@ -9,7 +9,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/look/place.h"
-#include "nn/io/errors.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence::look {

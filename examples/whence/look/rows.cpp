@@ -5,7 +5,7 @@
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
 #include "autograd/recording.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

@@ -22,6 +22,7 @@
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/io/checkpoint.h"
+#include "nn/io/seal.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -55,11 +56,11 @@ Weights weights_of(const SubjectOptions& options) {
 }
 
 // Loads weights. Throws FileError if they are not finite: training saves only finite weights.
-void load(const Weights& weights, const Transformer& model, bool accept_damaged) {
+void load(const Weights& weights, const Transformer& model) {
   if (weights.checkpoint)
-    (void)whence::load(weights.place.string(), model.parameters(), nullptr, accept_damaged);
+    (void)load_checkpoint(weights.place.string(), model.parameters(), nullptr);
   else
-    whence::load(weights.place.string(), model.parameters(), accept_damaged);
+    load_weights(weights.place.string(), model.parameters());
   for (const Module::Parameter& parameter : model.parameters()) {
     const std::vector<double> numbers = parameter.tensor.to_vector();
     if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
@@ -105,7 +106,7 @@ std::string command_of(const SubjectOptions& options) {
   add("--step", number(options.step));
   add("--seed", number(options.seed));
   if (options.bidirectional) words.emplace_back("--bidirectional");
-  if (options.accept_damaged) words.emplace_back("--accept-damaged");
+  if (on_damage.accept) words.emplace_back("--accept-damaged");
   add("--dtype", options.dtype == DType::f64 ? "f64" : "");
   return shell_command(words);
 }
@@ -173,7 +174,7 @@ LoadedRun load_run(const SubjectOptions& options) {
   if (options.untrained)
     run.model->initialise(parse_number<std::uint64_t>(run.record.option("seed")).value_or(0));  // as train did
   else
-    load(weights, *run.model, options.accept_damaged), run.label = weights.when;
+    load(weights, *run.model), run.label = weights.when;
   run.model->to(options.dtype);
   return run;
 }

@@ -29,9 +29,8 @@ struct SubjectOptions {
   std::uint64_t seed = 0;      // of a random model and sequence
   bool bidirectional = false;  // of a random model
   DType dtype = DType::f32;
-  bool accept_damaged = false;  // accept weights whose checksums are wrong
-  bool own_text = false;        // the command takes no text other than the run's own
-  std::int64_t skip = 0;        // number of tokens of the text, or of sequences of a task, to skip
+  bool own_text = false;  // the command takes no text other than the run's own
+  std::int64_t skip = 0;  // number of tokens of the text, or of sequences of a task, to skip
   index_t most_parameters = std::numeric_limits<index_t>::max();  // of the model; checked before it is made
 };
 

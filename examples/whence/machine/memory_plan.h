@@ -8,7 +8,7 @@
 #include <string>
 
 #include "examples/whence/machine/free_memory.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "nn/training/training_step.h"
 #include "nn/transformer.h"
 

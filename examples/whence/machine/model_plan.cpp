@@ -48,7 +48,7 @@ PlannedOperations of_bare_attention(const TransformerOptions& options, index_t l
       Sequence::run(length, options.causal).on(device)};
   if (options.pattern_dropout > 0) inputs.dropout = PatternDropout{options.pattern_dropout, Stream(0, "planned")};
   return counted([&] {
-    const Tensor mixed = reference_executor().attend(inputs, Stages());
+    const Tensor mixed = attend(inputs, Stages(), Executor::reference);
     const Tensor seed = Tensor::empty(mixed.shape(), mixed.dtype(), device);
     (void)grad(mixed, seed, {inputs.query, inputs.key, inputs.value});
   });

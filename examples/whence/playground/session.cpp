@@ -16,6 +16,7 @@
 #include "examples/whence/run/training.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/task.h"
+#include "nn/io/seal.h"
 #include "nn/scheme.h"
 #include "nn/training/schedule.h"
 #include "nn/training/token_loss.h"
@@ -62,6 +63,7 @@ look::SubjectOptions opened_by(const Json& question) {
   const auto whole = [&](const char* name, std::int64_t most = std::numeric_limits<std::int32_t>::max()) {
     return question.has(name) ? question.whole(name, 0, most) : 0;
   };
+  on_damage.accept = truth("accept_damaged");
   return {.run = question.text("run"),
       .text = text("text"),
       .prompt = text("prompt"),
@@ -72,7 +74,6 @@ look::SubjectOptions opened_by(const Json& question) {
       .seed = static_cast<std::uint64_t>(whole("seed")),
       .bidirectional = truth("bidirectional"),
       .dtype = truth("doubles") ? DType::f64 : DType::f32,
-      .accept_damaged = truth("accept_damaged"),
       .most_parameters = most_parameters};
 }
 
@@ -281,7 +282,7 @@ Json question_that_opens(const look::SubjectOptions& options) {
   return {{"ask", "open"}, {"model", 0}, {"run", options.run}, {"text", options.text}, {"prompt", options.prompt},
       {"given", options.given}, {"sample", options.sample}, {"length", options.length}, {"step", options.step},
       {"seed", options.seed}, {"bidirectional", options.bidirectional}, {"doubles", options.dtype == DType::f64},
-      {"accept_damaged", options.accept_damaged}};
+      {"accept_damaged", on_damage.accept}};
 }
 
 Session::Session() = default;

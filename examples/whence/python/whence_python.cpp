@@ -17,7 +17,7 @@
 #include "examples/whence/verify/comparison.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/probe_run.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tensor/pointwise.h"
 
@@ -55,11 +55,11 @@ nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::strin
     require_mask_of(*input.scheme, causal);
     input.given.sequence.causal = causal;
     input.given.scale = scale;
-    const Executor* wanted = wanted_executor(executor_name, input.scheme->stages());
-    const Executor& executor = wanted ? *wanted : reference_executor();
-    if (&executor != &reference_executor() && input.cotangent_logits.defined())
+    AttendPlan plan = wanted_plan(executor_name, input.scheme->stages());
+    if (plan.executor == Executor::automatic) plan = Executor::reference;
+    if (plan.executor != Executor::reference && input.cotangent_logits.defined())
       throw InputError("cotangent_logits: given with executor ", executor_name, ", which never holds the logits");
-    found = run_probe(input, executor);
+    found = run_probe(input, plan);
   }
   Results results(of_torch);
   nb::dict all;
@@ -276,7 +276,7 @@ class Attention {
     require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}});
     first_ = made();
     require_mask_of(*first_, causal);
-    (void)wanted_executor(executor, first_->stages());  // throws if it cannot run
+    (void)wanted_plan(executor, first_->stages());  // throws if it cannot run
     first_->root().initialise(seed);
     reads_x_ = first_->reads_x();
   }
@@ -324,10 +324,7 @@ class Attention {
           .value = leaves[2],
           .sequence = Sequence::run(tokens, choice_.causal),
           .scale = choice_.scale};
-      const Executor* wanted = wanted_executor(choice_.executor, scheme->stages());
-      output =
-          scheme->run(given, attends() ? executor_for(wanted, scheme->stages(), call_of(given)) : reference_executor())
-              .output;
+      output = scheme->run(given, wanted_plan(choice_.executor, scheme->stages())).output;
     }
     Results results(true);
     const nb::object handed = results(output);

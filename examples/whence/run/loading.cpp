@@ -2,37 +2,30 @@
 
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
+#include "nn/io/files.h"
+#include "nn/io/seal.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
-void say(const Trust& trust) {
-  for (const std::string& note : trust.notes) std::cerr << "warning: " << one_line(note) << std::endl;
-}
+const bool notes_are_printed = [] {
+  on_damage.say = [said = std::set<std::string>()](const std::string& note) mutable {
+    if (said.insert(note).second) std::cerr << "warning: " << one_line(note) << std::endl;
+  };
+  return true;
+}();
 
 }  // namespace
 
-void declare_accept_damaged(Fields& options, bool& accept_damaged) {
-  options.flag("accept-damaged", &accept_damaged,
+void declare_accept_damaged(Fields& options) {
+  on_damage.accept = false;
+  options.flag("accept-damaged", &on_damage.accept,
       {"load weights and checkpoints whose checksums are wrong, with a warning, in place of an error"});
-}
-
-TrainingState load(const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Optimizer* optimizer,
-    bool accept_damaged) {
-  Trust trust{accept_damaged};
-  const TrainingState state = load_checkpoint(checkpoint, weights, optimizer, &trust);
-  say(trust);
-  return state;
-}
-
-void load(const std::string& file, const std::vector<Module::Parameter>& weights, bool accept_damaged) {
-  Trust trust{accept_damaged};
-  load_weights(file, weights, &trust);
-  say(trust);
 }
 
 void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights) {

@@ -1,11 +1,10 @@
 #include "examples/whence/run/run_folder.h"
 
 #include "examples/whence/cli/output_file.h"
-#include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/io/files.h"
-#include "nn/io/safetensors_header.h"
+#include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -26,9 +25,8 @@ TrainingState RunFolder::open(Optimizer& optimizer) {
         "); an empty folder required; add --resume to go on with it, or choose another folder");
   TrainingState state;
   if (options_.resume) {
-    Trust told_when_loaded{options_.accept_damaged};
-    require_same_run(read_training_state(*latest, &told_when_loaded), *latest);
-    state = load(*latest, weights_, &optimizer, options_.accept_damaged);
+    require_same_run(read_training_state(*latest), *latest);
+    state = load_checkpoint(*latest, weights_, &optimizer);
     for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder / log, state.step);
   }
   std::error_code none_there;
@@ -69,7 +67,7 @@ void RunFolder::save_weights(const std::string& name) const {
 }
 
 void RunFolder::load_weights(const std::string& name) const {
-  if (checkpoints_) load((options_.folder / name).string(), weights_, options_.accept_damaged);
+  if (checkpoints_) whence::load_weights((options_.folder / name).string(), weights_);
 }
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {

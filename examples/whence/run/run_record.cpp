@@ -6,7 +6,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/sha256.h"
+#include "nn/io/seal.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -102,19 +102,16 @@ std::string text_of(const RunRecord& record) {
 }
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
-    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "processes", "communicator",
-    "rank-limit"};
+    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "communicator", "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   refuse_folder_of_runs(path);
-  std::string text = read_file(path);
+  const std::string text = read_file(path);
   const Json page = Json::read(text, path.string() + ": no record of a run");
   const std::string seal = page.has("seal") ? page.text("seal") : "";
   RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
       page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
-  if (const std::size_t at = text.rfind(seal); page.has("seal") && at != text.npos)
-    text.replace(at, seal.size(), 64, '0');
-  if (page.has("seal") && sha256(text) != seal)
+  if (page.has("seal") && hash_around_seal(text, seal).hexadecimal() != seal)
     throw FileError(path.string(),
         ": is damaged: its SHA-256 is not what its seal says; restore it from a copy; if you ",
         "changed it yourself, take the seal out");

@@ -6,9 +6,9 @@
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/sha256.h"
+#include "nn/io/seal.h"
 #include "tensor/error.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
 

@@ -7,7 +7,7 @@
 
 #include "nn/io/checkpoint.h"
 #include "nn/training/precision.h"
-#include "tensor/ranks/communicator.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 

@@ -22,7 +22,7 @@
 #include "nn/io/safetensors.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 namespace {
@@ -195,8 +195,7 @@ class Trainer {
     best_.restore(state.facts);
     take_other_end(state);
     if (!job_.record.empty()) folder_.write("run.json", job_.record);
-    Trust told_when_loaded{options_.accept_damaged};
-    if (ends_with_best()) (void)read_safetensors((options_.folder / best_weights).string(), &told_when_loaded);
+    if (ends_with_best()) (void)read_safetensors((options_.folder / best_weights).string());
     result_.steps = state.step;
     return state.step;
   }

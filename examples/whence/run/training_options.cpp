@@ -67,7 +67,7 @@ void declare(Fields& options, TrainingOptions& training) {
           {"continue from the latest checkpoint in the folder RUN that follows (--resume --out RUN is the same) with "
            "the options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
            "run"});
-  declare_accept_damaged(options, training.accept_damaged);
+  declare_accept_damaged(options);
   options.flag("quiet", &training.quiet, {"no progress"})
       .choice("cuda-graph", &training.cuda_graph, {"yes", "no"},
           {"on a GPU: record a step's launches once and replay them, if nothing is drawn anew; the bits are the same"})

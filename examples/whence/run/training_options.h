@@ -42,8 +42,7 @@ struct TrainingOptions {
   std::int64_t look_every = 0;        // steps between records of job.look; 0: none
   std::filesystem::path folder = {};  // for checkpoints and logs; empty: nothing is written
   bool resume = false;
-  bool accept_damaged = false;  // resume from a checkpoint whose checksums are wrong
-  bool check_finite = false;    // stop at the first op whose result is not finite
+  bool check_finite = false;  // stop at the first op whose result is not finite
   bool quiet = false;
   Communicator* ranks = nullptr;  // ranks that share the parts of a step; null: none
 };

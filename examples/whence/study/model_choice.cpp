@@ -2,7 +2,7 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/scheme_names.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 
 namespace whence {
 

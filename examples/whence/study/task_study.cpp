@@ -13,7 +13,7 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
-#include "nn/io/sha256.h"
+#include "nn/io/seal.h"
 #include "tensor/suggest.h"
 
 namespace whence {

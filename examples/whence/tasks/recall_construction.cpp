@@ -5,6 +5,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -102,7 +103,7 @@ Tensor attend(
     const Tensor& queries, const Tensor& keys, const Tensor& values, const Stages& stages, const RecallPlace& place) {
   AttendInputs inputs{Tensor(), queries, keys, values, Sequence::run(queries.size(2))};
   inputs.scale = 1;
-  return place.executor.attend(inputs, stages);
+  return whence::attend(inputs, stages, place.plan);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct RecallOutcome {
 
 // The head's device and dtype.
 struct RecallPlace {
-  const Executor& executor;
+  AttendPlan plan;
   Device device = {};
   DType dtype = DType::f32;
 };

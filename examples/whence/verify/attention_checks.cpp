@@ -7,7 +7,7 @@
 #include "examples/whence/verify/compare.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/probe_run.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -26,6 +26,8 @@ BareAttention drawn_attention(const Subject& subject, const SchemeSizes& sizes) 
   return scheme;
 }
 
+const std::vector<AttendPlan> plans{Executor::reference, {Executor::strips, 2}, Executor::tiled};
+
 using AttentionCheck = Cell (*)(const Subject&, const BareAttention&);
 
 std::function<Cell(const Subject&)> of_attention(AttentionCheck check) {
@@ -36,8 +38,8 @@ std::function<Cell(const Subject&)> of_attention(AttentionCheck check) {
 }
 
 // Compares output and all gradients of bare attention by one executor with the composed ops.
-double apart_from_reference(const Subject& subject, const BareAttention& scheme, const Executor& executor,
-    index_t tokens, index_t left = 0, index_t right = 0) {
+double apart_from_reference(const Subject& subject, const BareAttention& scheme, const AttendPlan& plan, index_t tokens,
+    index_t left = 0, index_t right = 0) {
   AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
   const bool padded = left + right > 0;
   const Tensor present = present_but(tokens, left, right);
@@ -48,8 +50,8 @@ double apart_from_reference(const Subject& subject, const BareAttention& scheme,
   for (const bool causal : {true, false}) {
     if (!causal && subject.claims.causal_only) continue;
     inputs.sequence = padded ? Sequence::padded(present, causal) : Sequence::run(tokens, causal);
-    const std::vector<Named> wanted = output_and_gradients(scheme, inputs, reference_executor(), cotangent),
-                             found = output_and_gradients(scheme, inputs, executor, cotangent);
+    const std::vector<Named> wanted = output_and_gradients(scheme, inputs, Executor::reference, cotangent),
+                             found = output_and_gradients(scheme, inputs, plan, cotangent);
     largest = std::max(largest, largest_difference(wanted[0].tensor * counted, found[0].tensor * counted));
     for (std::size_t k = 1; k < wanted.size(); ++k) {
       const Tensor& gradient = wanted[k].tensor;
@@ -61,15 +63,15 @@ double apart_from_reference(const Subject& subject, const BareAttention& scheme,
 }
 
 Cell strips(const Subject& subject, const BareAttention& scheme) {
-  const auto blocks = strips_executor_of(2);
-  const std::string refusal = blocks->refusal(scheme.stages());
+  const AttendPlan blocks(Executor::strips, 2);
+  const std::string refusal = refusal_of(Executor::strips, scheme.stages());
   if (!refusal.empty()) return Cell::not_applicable(refusal);
-  return Cell::within(apart_from_reference(subject, scheme, *blocks, 7), rounding, "blocks of two rows");
+  return Cell::within(apart_from_reference(subject, scheme, blocks, 7), rounding, "blocks of two rows");
 }
 
 // Runs one token, less than a vector, and more than a tile, with padding on the left, on the right and on both sides.
 Cell tiled(const Subject& subject, const BareAttention& small) {
-  const std::string refusal = tiled_executor().refusal(small.stages());
+  const std::string refusal = refusal_of(Executor::tiled, small.stages());
   if (!refusal.empty()) return Cell::not_applicable(refusal);
   double largest = 0;
   for (const auto& [heads, wanted] : {std::pair<index_t, index_t>{2, 1}, {1, 17}, {3, 9}, {1, 67}}) {
@@ -78,7 +80,7 @@ Cell tiled(const Subject& subject, const BareAttention& small) {
     const BareAttention scheme = drawn_attention(subject, {4 * heads, heads, std::max(capacity, tokens)});
     for (const auto& [left, right] : {std::pair<index_t, index_t>{0, 0}, {2, 0}, {0, 3}, {1, 2}})
       if (tokens == 9 || left + right == 0)
-        largest = std::max(largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, left, right));
+        largest = std::max(largest, apart_from_reference(subject, scheme, Executor::tiled, tokens, left, right));
   }
   return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or all drawn positions, 1 to 3 heads, padded");
 }
@@ -106,7 +108,6 @@ Tensor sum_of_copies(const Tensor& y, const Shape& shape, index_t key_heads, ind
 Cell key_heads(const Subject& subject, const BareAttention&) {
   constexpr index_t heads = 8, tokens = 5;
   const BareAttention whole(subject.text, {4 * heads, heads, capacity});
-  const auto blocks = strips_executor_of(2);
   double largest = 0;
   for (const index_t shared : {heads / 2, heads / 4, index_t(1)}) {
     const BareAttention scheme = drawn_attention(subject, {4 * heads, heads, capacity, 0, shared});
@@ -129,11 +130,10 @@ Cell key_heads(const Subject& subject, const BareAttention&) {
       inputs.sequence = Sequence::run(tokens, causal);
       AttendInputs apart = inputs;
       apart.key = copied(inputs.key, inputs.query.shape()), apart.value = copied(inputs.value, inputs.query.shape());
-      const std::vector<Named> wanted = output_and_gradients(whole, apart, reference_executor(), cotangent);
-      for (const Executor* executor :
-          std::initializer_list<const Executor*>{&reference_executor(), blocks.get(), &tiled_executor()}) {
-        if (!executor->refusal(scheme.stages()).empty()) continue;
-        const std::vector<Named> found = output_and_gradients(scheme, inputs, *executor, cotangent);
+      const std::vector<Named> wanted = output_and_gradients(whole, apart, Executor::reference, cotangent);
+      for (const AttendPlan& plan : plans) {
+        if (!refusal_of(plan.executor, scheme.stages()).empty()) continue;
+        const std::vector<Named> found = output_and_gradients(scheme, inputs, plan, cotangent);
         for (std::size_t k = 0; k < wanted.size(); ++k) {
           const Tensor& each = found[k].tensor;
           const Tensor sums = sum_of_copies(wanted[k].tensor, each.shape(), shared, heads / shared);
@@ -161,7 +161,7 @@ struct Hidden {
 // Runs with `other` written into one operand (4: the cotangent) at token `at` of the first sequence and in the padding of
 // the second, which is on both sides. The cotangent is 0 in rows of padding.
 Hidden hidden_run(
-    const Subject& subject, const BareAttention& scheme, const Executor& executor, std::size_t changed, double other) {
+    const Subject& subject, const BareAttention& scheme, const AttendPlan& plan, std::size_t changed, double other) {
   constexpr index_t tokens = 7, at = 4, begin = 1, end = 5;
   AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
   inputs.sequence = Sequence::padded(present_but(tokens, begin, tokens - end));
@@ -172,7 +172,7 @@ Hidden hidden_run(
   if (const Tensor* x = changed < 4 ? named_operands(inputs)[changed].second : nullptr; x && x->defined())
     for (const Tensor& place : {part(*x, 0, at, at + 1), part(*x, 1, 0, begin), part(*x, 1, end, tokens)})
       kernels(Device::cpu()).fill(raw::slice(place, -1, 0, 1), other);
-  const std::vector<Named> results = output_and_gradients(scheme, inputs, executor, cotangent);
+  const std::vector<Named> results = output_and_gradients(scheme, inputs, plan, cotangent);
   const index_t seen = subject.claims.sees_no_future ? at : 0;
   const Tensor &output = results[0].tensor, &of_queries = results[1].tensor;
   Hidden found{.outputs = {part(output, 0, 0, seen), part(output, 1, begin, end)},
@@ -191,16 +191,15 @@ double largest_difference_of_any(const std::vector<Tensor>& a, const std::vector
 }
 
 Cell hidden(const Subject& subject, const BareAttention& scheme) {
-  const std::unique_ptr<const Executor> blocks = strips_executor_of(2);
   double largest = 0, largest_gradient = 0;
-  for (const Executor* executor : {&reference_executor(), blocks.get(), &tiled_executor()}) {
-    if (!executor->refusal(scheme.stages()).empty()) continue;
+  for (const AttendPlan& plan : plans) {
+    if (!refusal_of(plan.executor, scheme.stages()).empty()) continue;
     constexpr std::size_t nothing = 5;
-    const Hidden before = hidden_run(subject, scheme, *executor, nothing, 0);
+    const Hidden before = hidden_run(subject, scheme, plan, nothing, 0);
     double own_row = 0, of_other_rows = 0;
     for (const double other : {-3.0, 1e30}) {
       for (std::size_t changed = 0; changed < nothing; ++changed) {
-        const Hidden found = hidden_run(subject, scheme, *executor, changed, other);
+        const Hidden found = hidden_run(subject, scheme, plan, changed, other);
         own_row = std::max(own_row, largest_difference(before.row, found.row));
         if (changed == 4)
           of_other_rows = std::max(of_other_rows, largest_difference(before.earlier_queries, found.earlier_queries));
@@ -208,11 +207,12 @@ Cell hidden(const Subject& subject, const BareAttention& scheme) {
         largest_gradient = std::max(largest_gradient, largest_difference_of_any(before.gradients, found.gradients));
       }
     }
-    if (own_row == 0) return Cell::failed(0, to_text(executor->name(), ": a token's own row does not depend on it"));
+    if (own_row == 0)
+      return Cell::failed(0, to_text(name_of(plan.executor), ": a token's own row does not depend on it"));
     if ((of_other_rows > rounding) == subject.claims.row_local)
-      return Cell::failed(of_other_rows,
-          to_text(executor->name(), ": a row's gradient ", subject.claims.row_local ? "reaches" : "does not reach",
-              " the queries of earlier rows, and the scheme claims otherwise"));
+      return Cell::failed(of_other_rows, to_text(name_of(plan.executor), ": a row's gradient ",
+                                             subject.claims.row_local ? "reaches" : "does not reach",
+                                             " the queries of earlier rows, and the scheme claims otherwise"));
   }
   if (largest_gradient > rounding)
     return Cell::failed(largest_gradient, "gradients of earlier queries, or of another sequence, moved");
@@ -232,19 +232,19 @@ Cell planned(const Subject& subject) {
     return probe_input_of("", given, subject.text, {}, has_parameters ? std::optional(subject.seed) : std::nullopt);
   };
   double largest = 0;
-  for (const Executor* executor : scheme.attends() ? executors() : std::vector{&reference_executor()}) {
-    if (!executor->refusal(scheme.stages()).empty()) continue;
+  for (const Executor executor : all_executors) {
+    if (scheme.attends() ? !refusal_of(executor, scheme.stages()).empty() : executor != Executor::reference) continue;
     const ProbeInput real = input();
     ProbeInput plan = input();
     plan.to(Device::planned(Device::cpu()));
-    const SafetensorsFile alone = run_probe(real, *executor);
+    const SafetensorsFile alone = run_probe(real, executor);
     SafetensorsFile shapes;
-    if (planned_peak([&] { shapes = run_probe(plan, *executor); }) == 0) return Cell::failed(0, "takes no memory");
-    const SafetensorsFile after = run_probe(real, *executor);
+    if (planned_peak([&] { shapes = run_probe(plan, executor); }) == 0) return Cell::failed(0, "takes no memory");
+    const SafetensorsFile after = run_probe(real, executor);
     for (std::size_t k = 0; k < alone.tensors.size(); ++k) {
       const auto& [name, tensor] = after.tensors[k];
       if (k >= shapes.tensors.size() || !(shapes.tensors[k].second.shape() == tensor.shape()))
-        return Cell::failed(0, to_text(executor->name(), ": ", name, " is planned with another shape"));
+        return Cell::failed(0, to_text(name_of(executor), ": ", name, " is planned with another shape"));
       largest = std::max(largest, largest_difference(alone.tensors[k].second, tensor));
     }
   }
@@ -261,7 +261,7 @@ Cell head_masks(const Subject& subject, const BareAttention& scheme) {
   const Tensor masks = Tensor::of(allowed, {1, 2, length, length}, DType::boolean);
   const auto output = [&](const Tensor& mask) {
     inputs.sequence.given_mask = mask;
-    return scheme.run(inputs, reference_executor()).output.detach();
+    return scheme.run(inputs, Executor::reference).output.detach();
   };
   try {
     const Tensor together = output(masks);

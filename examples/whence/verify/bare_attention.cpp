@@ -108,7 +108,7 @@ bool BareAttention::reads_x() const {
   const BareAttention trial(text_, sizes_);
   AttendInputs inputs = planned_inputs(trial);
   requires_grad(inputs.x);
-  const Tensor output = trial.run(inputs, reference_executor()).output;
+  const Tensor output = trial.run(inputs, Executor::reference).output;
   return tracked(output) && grad(sum(output), {}, {inputs.x}, {.allow_unused = true})[0].defined();
 }
 
@@ -117,7 +117,7 @@ std::vector<std::string> BareAttention::probe_names() const {
   const PlannedModules planned;
   const BareAttention trial(text_, sizes_);
   const Capture capture("*");
-  (void)trial.run(planned_inputs(trial), reference_executor());
+  (void)trial.run(planned_inputs(trial), Executor::reference);
   return capture.names();
 }
 
@@ -139,7 +139,7 @@ void draw_parameters(const Module& module, std::uint64_t seed) {
   }
 }
 
-BareAttention::Result BareAttention::run(AttendInputs inputs, const Executor& executor) const {
+BareAttention::Result BareAttention::run(AttendInputs inputs, const AttendPlan& plan) const {
   inputs.sequence = inputs.sequence.on((attends() ? inputs.query : inputs.x).device());
   inputs.sequence.window = Stages::narrower(inputs.sequence.window, stages_.window);
   Result result;
@@ -151,15 +151,15 @@ BareAttention::Result BareAttention::run(AttendInputs inputs, const Executor& ex
     result.output = result.embedded;
     return result;
   }
-  if (&executor != &reference_executor()) {  // other executors show the output alone
-    result.output = executor.attend(inputs, stages_);
+  if (plan.executor != Executor::reference) {  // other executors show the output alone
+    result.output = attend(inputs, stages_, plan);
     return result;
   }
   Capture capture;  // edits give access to the graph's own tensors
   const auto keep_in = [](Tensor& slot) { return [&slot](const Tensor& value) { return slot = value; }; };
   capture.edit("logits", keep_in(result.logits));
   capture.edit("pattern", keep_in(result.pattern));
-  result.output = executor.attend(inputs, stages_);
+  result.output = attend(inputs, stages_, plan);
   result.logits = inputs.sequence.masked(result.logits);
   return result;
 }
@@ -211,9 +211,9 @@ std::vector<Named> gradients_of(const Tensor& y, const Tensor& cotangent, const 
 }
 
 std::vector<Named> output_and_gradients(
-    const BareAttention& scheme, const AttendInputs& inputs, const Executor& executor, const Tensor& cotangent) {
+    const BareAttention& scheme, const AttendInputs& inputs, const AttendPlan& plan, const Tensor& cotangent) {
   const std::vector<Named> leaves = leaves_of(scheme, inputs);
-  const Tensor output = scheme.run(inputs, executor).output;
+  const Tensor output = scheme.run(inputs, plan).output;
   std::vector<Named> results = gradients_of(output, cotangent, leaves);
   results.insert(results.begin(), {"output", output.detach()});
   return results;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/check/gradcheck.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -42,7 +42,7 @@ class BareAttention {
     Tensor pattern;   // likewise
   };
   // Operands that the schemes do not read may be undefined. Scores are computed on the operands' device.
-  [[nodiscard]] Result run(AttendInputs inputs, const Executor& executor) const;
+  [[nodiscard]] Result run(AttendInputs inputs, const AttendPlan& plan) const;
 
  private:
   std::string text_;
@@ -71,6 +71,6 @@ class BareAttention {
     const Tensor& y, const Tensor& cotangent, const std::vector<Named>& leaves);
 // Returns "output", then the gradients.
 [[nodiscard]] std::vector<Named> output_and_gradients(
-    const BareAttention& scheme, const AttendInputs& inputs, const Executor& executor, const Tensor& cotangent);
+    const BareAttention& scheme, const AttendInputs& inputs, const AttendPlan& plan, const Tensor& cotangent);
 
 }  // namespace whence

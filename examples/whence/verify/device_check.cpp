@@ -6,7 +6,7 @@
 #include "autograd/backward.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/compare.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -33,7 +33,7 @@ struct Results {
   std::string refusal = {};
 };
 
-Results results_on(Device device, const Subject& subject, const Executor& executor, DType dtype) {
+Results results_on(Device device, const Subject& subject, const AttendPlan& plan, DType dtype) {
   const auto& [text, sizes, sequence, given, seed] = subject;
   const BareAttention scheme(text, sizes);
   draw_parameters(scheme.root(), seed);
@@ -46,11 +46,12 @@ Results results_on(Device device, const Subject& subject, const Executor& execut
   for (const auto& [name, operand] : named_operands(inputs))
     if (operand->defined()) *operand = placed(*operand);
   if (scheme.attends()) {
-    std::string refusal = executor.refusal(scheme.stages());
-    if (refusal.empty()) refusal = executor.refusal_of(inputs, scheme.stages(), call_of(inputs));
+    const std::string refusal = plan.executor == Executor::tiled
+                                    ? refusal_by_tiles(inputs, scheme.stages(), call_of(inputs))
+                                    : refusal_of(plan.executor, scheme.stages());
     if (!refusal.empty()) return {.refusal = refusal};
   }
-  Results found{output_and_gradients(scheme, inputs, executor, cotangent)};
+  Results found{output_and_gradients(scheme, inputs, plan, cotangent)};
   found.all[0].tensor = inputs.sequence.without_padding(found.all[0].tensor, -2);  // rows of padding have no meaning
   return found;
 }
@@ -109,12 +110,12 @@ DeviceDisagreement disagreement(
   return found;
 }
 
-std::function<ConformanceCell(const ConformanceSubject&)> check_of(const Executor& executor, DType dtype) {
-  return [&executor, dtype](const ConformanceSubject& subject) {
+std::function<ConformanceCell(const ConformanceSubject&)> check_of(const AttendPlan& plan, DType dtype) {
+  return [plan, dtype](const ConformanceSubject& subject) {
     if (dtype != DType::f32 && !subject.claims.exact_gradient)
       return ConformanceCell::not_applicable("an argmax jumps with the rounding");
     const DeviceDisagreement found =
-        device_disagreement(subject.text, Sequence::run(length), executor, dtype, subject.seed);
+        device_disagreement(subject.text, Sequence::run(length), plan, dtype, subject.seed);
     return ConformanceCell::within(found.largest, device_tolerance(dtype), found.worst);
   };
 }
@@ -146,11 +147,11 @@ ConformanceCell tiled_on_device(const ConformanceSubject& subject) {
       std::string refused;
       for (std::uint64_t draw = 0; draw < 3 && !(least.largest <= 1); ++draw) {
         const Subject given{subject.text, sizes, sequence, each.dtype, subject.seed + 1000 * draw};
-        const Results found = results_on(Device::cuda(0), given, tiled_executor(), each.dtype);
+        const Results found = results_on(Device::cuda(0), given, Executor::tiled, each.dtype);
         refused = found.refusal;
         if (!refused.empty()) break;
         const auto composed = [&](DType dtype) {
-          return results_on(Device::cpu(), given, reference_executor(), dtype).all;
+          return results_on(Device::cpu(), given, Executor::reference, dtype).all;
         };
         const std::vector<Named> exact = composed(DType::f64);
         const DeviceDisagreement off = disagreement(found.all, exact, apart_on_average);
@@ -205,10 +206,10 @@ ConformanceCell decoded(const ConformanceSubject& subject) {
 }  // namespace
 
 DeviceDisagreement device_disagreement(
-    const std::string& text, const Sequence& sequence, const Executor& executor, DType dtype, std::uint64_t seed) {
+    const std::string& text, const Sequence& sequence, const AttendPlan& plan, DType dtype, std::uint64_t seed) {
   const Subject subject{text, {8, 2, length}, sequence, dtype, seed};
-  return disagreement(results_on(Device::cuda(0), subject, executor, dtype).all,
-      results_on(Device::cpu(), subject, executor, dtype).all);
+  return disagreement(
+      results_on(Device::cuda(0), subject, plan, dtype).all, results_on(Device::cpu(), subject, plan, dtype).all);
 }
 
 OpDisagreement device_disagreement(const CheckedOp& op, DType dtype) {
@@ -231,12 +232,11 @@ double device_tolerance(DType dtype) {
 }
 
 const std::vector<ConformanceCheck>& device_checks() {
-  static const std::unique_ptr<Executor> strips = strips_executor_of(4);
   static const std::vector<ConformanceCheck> checks{
-      {"f32", "output and gradients on the device as on the CPU", check_of(reference_executor(), DType::f32)},
-      {"f16", "the same in f16", check_of(reference_executor(), DType::f16)},
-      {"bf16", "the same in bf16", check_of(reference_executor(), DType::bf16)},
-      {"strips", "the same in f32 by strips of rows", check_of(*strips, DType::f32)},
+      {"f32", "output and gradients on the device as on the CPU", check_of(Executor::reference, DType::f32)},
+      {"f16", "the same in f16", check_of(Executor::reference, DType::f16)},
+      {"bf16", "the same in bf16", check_of(Executor::reference, DType::bf16)},
+      {"strips", "the same in f32 by strips of rows", check_of({Executor::strips, 4}, DType::f32)},
       {"decoded", "rows of a model in f32, decoded on the device, as on the CPU", decoded},
       {"tiled", "tiles on the device, in f16, bf16 and f32, give what composed ops give in f64", tiled_on_device}};
   return checks;

@@ -5,7 +5,7 @@
 
 #include "autograd/check/samples.h"
 #include "examples/whence/verify/conformance.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 
 namespace whence {
 
@@ -16,7 +16,7 @@ struct DeviceDisagreement {
 
 // Runs the same parameters and operands by one executor in one dtype: two sequences of 6 tokens, masked by `sequence`.
 [[nodiscard]] DeviceDisagreement device_disagreement(
-    const std::string& text, const Sequence& sequence, const Executor& executor, DType dtype, std::uint64_t seed);
+    const std::string& text, const Sequence& sequence, const AttendPlan& plan, DType dtype, std::uint64_t seed);
 
 struct OpDisagreement {
   double value = 0, gradients = 0;  // largest over all samples, in the units above

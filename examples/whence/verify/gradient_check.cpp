@@ -107,8 +107,8 @@ GradientChecks check_gradients(const std::string& text, const GradientCheckOptio
                               : shared          ? "causal, one key head"
                               : causal          ? "causal"
                                                 : "bidirectional",
-          check_one([&] { return everything(scheme.run(inputs, reference_executor())); }, leaves_of(scheme, inputs),
-              how, options)});
+          check_one([&] { return everything(scheme.run(inputs, Executor::reference)); }, leaves_of(scheme, inputs), how,
+              options)});
     }
   }
   return checks;

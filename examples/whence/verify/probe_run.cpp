@@ -35,22 +35,22 @@ Tensor gradient_at(
 
 }  // namespace
 
-SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
+SafetensorsFile run_probe(const ProbeInput& input, const AttendPlan& plan) {
   const std::vector<Named> leaves = leaves_of(*input.scheme, input.given);
-  const bool attends = input.scheme->attends(), shows_all = attends && &executor == &reference_executor();
+  const bool attends = input.scheme->attends(), shows_all = attends && plan.executor == Executor::reference;
   std::vector<std::string> draws;
   for (const auto& [name, given] : input.draws) draws.push_back(name);
   Capture capture(shows_all ? std::vector<std::string>{"*"} : draws);
   for (const auto& [name, given] : input.draws)
     if (given.defined()) capture.edit(name, [put = given](const Tensor&) { return put; });
-  const BareAttention::Result result = input.scheme->run(input.given, executor);
+  const BareAttention::Result result = input.scheme->run(input.given, plan);
   std::set<std::string> apart{
       "output", "embedded"};  // not taken from probes: read from the file, or written separately
   for (const Named& leaf : leaves) apart.insert(leaf.name);
   std::vector<Named> gradients;
   if (const Tensor total = contracted(result, input); total.defined()) gradients = gradients_of(total, {}, leaves);
   SafetensorsFile file{
-      {}, {{"scheme", input.scheme->text()}, {"executor", attends ? executor.name() : "none"},
+      {}, {{"scheme", input.scheme->text()}, {"executor", attends ? name_of(plan.executor) : "none"},
               {"dtype", to_string(input.dtype())}, {"causal", input.given.sequence.causal ? "true" : "false"}}};
   NamedTensors& out = file.tensors;
   if (result.embedded.defined() && attends) out.emplace_back("embedded", result.embedded);

@@ -13,7 +13,6 @@
 #include "autograd/convolve_heads.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/layer_forms.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -58,7 +57,7 @@ class Mta final : public PositionalScheme, public MapsScores, public MakesPatter
 
   // [b h i j]
   Tensor pattern(const Tensor& logits, const AttendContext& context) const override {
-    Tensor p = probe("softmax", forms_on(logits.device()).softmax_of_visible(logits, context));
+    Tensor p = probe("softmax", softmax(logits, context.mask()));
     if (of_pattern_.defined()) p = probe("convolved_pattern", context.masked(p + convolved(p, of_pattern_, context)));
     return pattern_mix_.defined() ? p + mixed(p, pattern_mix_) : p;
   }

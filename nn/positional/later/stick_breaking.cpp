@@ -50,7 +50,9 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
 
   // ---- The same in tiles: readers may stop here. ----
   std::string only_on_cpu() const override { return "a stick to break"; }
-  void add_to_tiles(TileTerms& terms, const AttendContext&) const override { terms.break_stick(rest_to_self_); }
+  void add_to_tiles(TileTerms& terms, const AttendContext&) const override {
+    terms.at.stick = true, terms.at.rest_to_self = rest_to_self_;
+  }
 
   bool rest_to_self_;
 };

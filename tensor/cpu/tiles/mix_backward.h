@@ -27,7 +27,7 @@ template <class T> struct DiagonalSums {
   T* sums;  // [row, count]
 
   extent count() const { return end - begin - 1 + wide; }
-  static extent size(const MixProblem<T>& p) { return max(p.heads, p.width) * (piece_keys<T> + block_rows<T>); }
+  static extent size(const Problem<T>& p) { return max(p.heads, p.width) * (piece_keys<T> + block_rows<T>); }
   void add(extent row, extent column, const T* x) const {
     T* const to = sums + row * count() + end - 1 - column;
     for (extent n = 0; n < wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(x + n));
@@ -42,7 +42,7 @@ template <class T> struct DiagonalSums {
 // A block of queries: its first is `number` * block_rows.
 template <class T> struct MixBackward {
   static constexpr extent wide = block_rows<T>;
-  const MixProblem<T>& p;
+  const Problem<T>& p;
   const extent b, number;
   const MixBlock<T> part;
   const extent width, value_width, kept;         // kept: columns that stay from piece to piece
@@ -55,7 +55,7 @@ template <class T> struct MixBackward {
   RowNumbers<T> row_numbers;  // [head, lane]
   Piecewise<T> pieces;
 
-  MixBackward(const MixProblem<T>& problem, extent batch, extent block)
+  MixBackward(const Problem<T>& problem, extent batch, extent block)
       : p(problem),
         b(batch),
         number(block),
@@ -271,10 +271,10 @@ template <class T> struct MixBackward {
   }
 };
 
-template <class T> static extent mix_backward_scratch(const MixProblem<T>& p) {
+template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
   return MixBackward<T>(p, 0, 0).layout(nullptr);
 }
-template <class T> static void mix_backward(const MixProblem<T>& p, extent b, extent number, T* scratch) {
+template <class T> static void mix_backward(const Problem<T>& p, extent b, extent number, T* scratch) {
   MixBackward<T>(p, b, number).run(scratch);
 }
 

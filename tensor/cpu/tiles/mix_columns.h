@@ -25,13 +25,13 @@ template <class T> struct Columns {
 };
 
 template <class T> struct MixBlock {
-  const MixProblem<T>& p;
+  const Problem<T>& p;
   QueryBlock<T> block;  // of head 0: which queries
   extent wide, keys;
   extent first_seen, hidden_end;  // range of columns where hidden is computed and that some query sees
   extent first_step;              // of backward: whole steps before the window are skipped
 
-  MixBlock(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
+  MixBlock(const Problem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
         block(problem, b, 0, first_query, min(lanes_of_part, problem.queries - first_query), lanes_of_part),
         wide(lanes_of_part),
@@ -91,7 +91,7 @@ template <class T> struct MixBlock {
 // Computes hidden for the columns [begin, end).
 template <class T>
 static void hidden_columns(const MixBlock<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
-  const MixProblem<T>& p = part.p;
+  const Problem<T>& p = part.p;
   const extent from = min(max(begin, part.first_seen), end), to = max(min(end, part.hidden_end), from);
   for (extent d = 0; d < p.width; ++d) {
     clear(hidden(d, begin), (from - begin) * part.wide);
@@ -109,7 +109,7 @@ static void hidden_columns(const MixBlock<T>& part, Columns<T> scores, extent be
 template <class T>
 static void mixed_logits(
     const MixBlock<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
-  const MixProblem<T>& p = part.p;
+  const Problem<T>& p = part.p;
   products<T, Finish::none>(p.heads, part.packs(end - begin), {p.width, p.kernel, 1, part.wide},
       {p.in[At::mix_output].at, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
       part.by_column(begin, [&](extent c) { return part.to_logits(c); }), p.mix_distances,
@@ -147,7 +147,7 @@ template <class T> static void prefetch(const T* rows, extent row, extent count,
 template <class T>
 static void score_columns(const MixBlock<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
     extent end, Columns<T> scores, bool ahead) {
-  const MixProblem<T>& p = part.p;
+  const Problem<T>& p = part.p;
   const extent from = min(max(begin, 0), end), to = max(min(end, part.keys), from), packs = part.wide / lanes<T>;
   for (extent h = 0; h < p.heads; ++h) {
     by_few_rows(from, to, ahead ? packs : 0, [&](extent at, extent count) {

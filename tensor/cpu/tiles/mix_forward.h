@@ -16,7 +16,7 @@ template <class T> struct MixForward {
   T *queries, *scores, *hidden, *logits, *output, *top, *total, *factor;
   extent row;  // of scores, hidden and logits
 
-  extent layout(const MixProblem<T>& p, T* at) {
+  extent layout(const Problem<T>& p, T* at) {
     Cutter<T> cut{at};
     row = segment_pairs<T> + 2 * p.kernel * mix_block<T>;
     queries = cut.take(p.heads * p.dim * mix_block<T>);
@@ -31,11 +31,9 @@ template <class T> struct MixForward {
   RunningSoftmax<T> softmax(extent h) const { return {top + h * block_rows<T>, total + h * block_rows<T>, factor}; }
 };
 
-template <class T> static extent mix_forward_scratch(const MixProblem<T>& p) {
-  return MixForward<T>().layout(p, nullptr);
-}
+template <class T> static extent mix_forward_scratch(const Problem<T>& p) { return MixForward<T>().layout(p, nullptr); }
 
-template <class T> static void mix_forward(const MixProblem<T>& p, extent b, extent first_query, T* scratch) {
+template <class T> static void mix_forward(const Problem<T>& p, extent b, extent first_query, T* scratch) {
   const MixBlock<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;
   f.layout(p, scratch);

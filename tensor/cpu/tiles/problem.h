@@ -50,12 +50,10 @@ template <class T> struct Problem {
   // the caller has cleared and sums in order.
   Rows<const T> output_gradient, bin_gradient;
   Rows<T> d[At::operand_count];
-};
 
-// The head mix. Rows of q, k, v and of their gradients are padded to whole vectors. mix_table and distance_table are
-// padded on both sides, so that a block reads them along its lanes: [left + 1, width, mix_distances], and a row for
-// each head. Gradients of these two, of mix_input and of mix_output have the operand's axes after b.
-template <class T> struct MixProblem : Problem<T> {
+  // The head mix. Rows of q, k, v and of their gradients are padded to whole vectors. mix_table and distance_table are
+  // padded on both sides, so that a block reads them along its lanes: [left + 1, width, mix_distances], and a row for
+  // each head. Gradients of these two, of mix_input and of mix_output have the operand's axes after b.
   extent width, kernel, left, right, mix_lowest, mix_distances, behind;
   extent channels;  // of the first convolution: the scores of all heads, and their pieces if there are any
   bool remask, adds_pieces;
@@ -76,10 +74,10 @@ template <class T> struct Functions {
   void (*backward)(const Problem<T>&, extent b, extent h, T* scratch);
   // The head mix: all heads of `mix_block` queries in forward, of `mix_rows` in backward.
   extent mix_block, mix_rows;
-  extent (*mix_forward_scratch)(const MixProblem<T>&);
-  void (*mix_forward)(const MixProblem<T>&, extent b, extent first_query, T* scratch);
-  extent (*mix_backward_scratch)(const MixProblem<T>&);
-  void (*mix_backward)(const MixProblem<T>&, extent b, extent block, T* scratch);
+  extent (*mix_forward_scratch)(const Problem<T>&);
+  void (*mix_forward)(const Problem<T>&, extent b, extent first_query, T* scratch);
+  extent (*mix_backward_scratch)(const Problem<T>&);
+  void (*mix_backward)(const Problem<T>&, extent b, extent block, T* scratch);
 };
 
 // One for each instruction set, chosen at run time: one program runs everywhere. T: float or double.

@@ -6,9 +6,10 @@
 // so, exactly, are all that follow. Once that holds for all rows of a block, its other tiles are skipped.
 // Backward, with dx = P dP at log P:
 //   dscore_k = dx_k - beta_k (dx_k + drest + sum_{l<k} dx_l)
-// The sum runs up the keys, in the opposite direction: beta and dx are kept for it.
+// The sum runs up the keys, in the opposite direction (kept_scan.h).
 #pragma once
 
+#include "tensor/cpu/tiles/kept_scan.h"
 #include "tensor/cpu/tiles/pairing.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
@@ -16,23 +17,21 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> struct Stick {
   static constexpr double nothing_left = 1e-30;  // relative to 1; not so small that products with it are denormal
   bool backward, used_up;
-  extent first_broken;      // first key of the tiles that were visited
-  T *left, *rest, *behind;  // per lane: so far; at the end (backward); drest and the sum of dx
-  T *kept_beta, *kept_dx;   // backward, [keys, block rows]
+  T *left, *rest;       // per lane: so far; at the end (backward)
+  KeptScan<T> up_keys;  // of dx, from drest on; its factor is beta
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool with_gradient) {
     used_up = false, backward = with_gradient;
     if (!p.stick) return;
-    left = cut.take(block_rows<T>), rest = cut.take(block_rows<T>), behind = cut.take(block_rows<T>);
-    const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
-    kept_beta = cut.take(kept), kept_dx = cut.take(kept);
+    left = cut.take(block_rows<T>), rest = cut.take(block_rows<T>);
+    up_keys.take(cut, p, backward);
   }
   void begin(const QueryBlock<T>& block) {
     const Problem<T>& p = block.p;
     if (!p.stick) return;
-    used_up = false, first_broken = block.keys();
+    used_up = false, up_keys.begin(block);
     for (extent i = 0; i < block.columns; ++i) {
-      left[i] = T(i < block.rows ? 1 : 0), behind[i] = T(0);
+      left[i] = T(i < block.rows ? 1 : 0);
       if (backward && i < block.rows)
         rest[i] = head_of(p.norms, block.b, block.h)[(block.first_query + i) * p.norms.row];
     }
@@ -57,7 +56,7 @@ template <class T> struct Stick {
           beta = before ? beta : zero<T>(), remains = before ? remains : splat(T(1));
         }
         store<T>(x + at, rest_of_stick * beta);
-        if (backward) store<T>(kept_beta + tile.first_key * columns + at, beta);
+        if (backward) store<T>(up_keys.of_tile(tile, up_keys.factor) + at, beta);
         rest_of_stick = rest_of_stick * remains;
         rest_of_stick = rest_of_stick < splat(T(nothing_left)) ? zero<T>() : rest_of_stick;
       }
@@ -90,8 +89,8 @@ template <class T> struct Stick {
   // P and dP become P and dx, with the factors of dropout; dx is kept.
   void add_gradient(const Tile<T>& tile, T* x, T* dx) {
     const extent columns = tile.block.columns;
-    T* const kept = kept_dx + tile.first_key * columns;
-    first_broken = tile.first_key;
+    T* const kept = up_keys.of_tile(tile, up_keys.dx);
+    up_keys.first = tile.first_key;
     drop(tile, dx);
     for (extent k = 0; k < tile.keys; ++k) {
       for (extent n = 0; n < columns; n += lanes<T>) {
@@ -102,29 +101,16 @@ template <class T> struct Stick {
       }
     }
     drop(tile, x);
-    each_own(tile, [&](extent i, extent at) { behind[i] = kept[at], kept[at] = T(0); });
+    each_own(tile, [&](extent i, extent at) { up_keys.sums[i] = kept[at], kept[at] = T(0); });
   }
 
   // Goes up the keys: dscore to queries and keys.
   void finish(const QueryBlock<T>& block, Pairing<T>& scores) {
     using V = Vector<T>;
-    const extent columns = block.columns;
-    for (extent first = first_broken; first < block.keys(); first += tile_keys<T>) {
-      const Tile<T> tile(block, first, min(tile_keys<T>, block.keys() - first));
-      T* const dx = kept_dx + first * columns;
-      const T* const betas = kept_beta + first * columns;
-      for (extent n = 0; n < columns; n += lanes<T>) {
-        const V before = load(behind + n);
-        V sum = zero<T>();  // of this tile
-        for (extent at = n; at < tile.keys * columns; at += columns) {
-          const V gradient = load(dx + at);
-          store<T>(dx + at, splat(scores.scale) * (gradient - load(betas + at) * (gradient + (before + sum))));
-          sum = sum + gradient;
-        }
-        store<T>(behind + n, before + sum);
-      }
-      scores.gather(tile, dx);
-    }
+    const T scale = scores.scale;
+    up_keys.up(
+        block, [=](V dx, V beta, V before, V sum) { return splat(scale) * (dx - beta * (dx + (before + sum))); },
+        [&](const Tile<T>& tile, const T* dscore) { scores.gather(tile, dscore); });
   }
 
  private:

@@ -70,7 +70,7 @@ TEST_CASE("zeros: each cause, where it is known by hand") {
   const Tensor weights = of({1, -2, 0.5});
   CHECK(causes([&](const Tensor& x) { return sum(softmax(expand(x, {3})) * weights); }, of({0.7})) == Names{"cancels"});
   CHECK(causes([&](const Tensor& x) { return sum(softmax(x) * weights); }, of({0, 900, 0})) ==
-        Names{"no weight", "all weight", "no weight"});
+        Names{"rounded weight", "rounded weight", "rounded weight"});
   CHECK(causes([](const Tensor& x) { return sum(relu(x * 3.0 - 6.0)); }, of({1, 4})) == Names{"dead unit", "lives"});
   CHECK(causes(
             [](const Tensor& x) {

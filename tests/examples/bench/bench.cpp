@@ -85,7 +85,7 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
   for (const char* scheme : {"cope(p_max=3)", "cdape(kerple, width=3)"}) {
     what.scheme = scheme;
     AttentionCore each(what, Device());
-    const CoreRun found = each.run(reference_executor());
+    const CoreRun found = each.run(Executor::reference);
     CHECK((found.kept > 0 && found.peak >= found.kept));
     const NamedTensors first = each.results();
     // The gradient of a bias that softmax ignores is rounding alone, so it is divided by a tenth of the largest norm.
@@ -93,13 +93,13 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
     for (const auto& [name, result] : first)
       if (name != "output") largest = std::max(largest, norm_of(result));
     CHECK(first.size() == (what.scheme.starts_with("cope") ? 5 : 10));  // output, q, k, v, and parameters
-    for (const Executor* executor : executors()) {
-      if (!each.refusal(*executor).empty()) continue;
-      (void)each.run(*executor);
+    for (const Executor executor : all_executors) {
+      if (!each.refusal(executor).empty()) continue;
+      (void)each.run(executor);
       for (const auto& result : first) {
         const double least = result.first == "output" ? 1e-15 : 0.1 * largest;
         CHECK_MESSAGE(
-            apart(result.second, named(each.results(), result.first), least) < 1e-4, executor->name(), result.first);
+            apart(result.second, named(each.results(), result.first), least) < 1e-4, name_of(executor), result.first);
       }
     }
   }
@@ -107,7 +107,7 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
 
 TEST_CASE("bench attention: a line of JSON per measurement, with what the papers' tables have") {
   const auto lines = results_of("attention --schemes none,cope(p_max=3) --lengths 8,16" + tiny);
-  REQUIRE(lines.size() == 1 + 2 * 3 * executors().size());  // ceilings; cope with two kinds of gates
+  REQUIRE(lines.size() == 1 + 2 * 3 * all_executors.size());  // ceilings; cope with two kinds of gates
   CHECK(lines[0].contains("fma_gflops"));
   for (std::size_t k = 1; k < lines.size(); ++k) {
     const nlohmann::json& line = lines[k];
@@ -124,7 +124,7 @@ TEST_CASE(
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(std::string(to_string(dtype)));
     AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4, .dtype = dtype}, Device());
-    (void)core.run(reference_executor());
+    (void)core.run(Executor::reference);
     CHECK((core.leaves().size() == 5 && core.results().size() == 6));  // q, k, v, two parameters; and the output
     for (const NamedTensors& tensors : {core.leaves(), core.results()})
       for (const auto& each : tensors) CHECK_MESSAGE(each.second.dtype() == dtype, each.first);
@@ -182,21 +182,6 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
   CHECK(probes[2].at("probes") == 15);
   for (const char* field : {"probe_ns", "probe_share", "watched_ratio"})
     CHECK_MESSAGE(probes[2].contains(field), field);
-}
-
-TEST_CASE("bench ranks: every rank sends 2 (W - 1) / W of a sum's bytes in 2 log2 W exchanges") {
-  for (const int ranks : {2, 4}) {
-    const auto lines = results_of(to_text("ranks --millions 1 --processes ", ranks, once));
-    REQUIRE(lines.size() == 1 + 5 + 1);  // copying, exchanges, a sum
-    for (const nlohmann::json& line : lines) {
-      CHECK(line.at("ranks") == ranks);
-      CHECK(line.at("communicator") == "shared memory");
-      CHECK((line.contains("ms") && line.contains("gb_per_s")));
-    }
-    CHECK(lines[1].at("bytes") == 8);
-    CHECK(lines[6].at("exchanges") == (ranks == 2 ? 2 : 4));
-    CHECK(lines[6].at("bytes") == (ranks == 2 ? 4000000 : 6000000));
-  }
 }
 
 TEST_CASE("bench: an op clock hears of every op once, forward and backward, and of none when it is gone") {

@@ -17,7 +17,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "nn/io/errors.h"
+#include "nn/io/files.h"
 
 using namespace whence;
 

@@ -41,13 +41,6 @@ auto sends(int signal) {
   return [signal](RunningProgram& program) { program.signal(signal); };
 }
 
-auto sends_second_rank(int signal) {
-  return [signal](RunningProgram& program) {
-    REQUIRE(program.children().size() == 2);
-    kill(program.children()[1], signal);
-  };
-}
-
 constexpr const char* saved = "saved; go on with --resume";
 
 // Checks that result files are equal in both folders, logs up to their times.
@@ -89,12 +82,10 @@ void goes_on_to_the_same(const std::string& command, const std::string& resume, 
       return now.steps >= before.steps + fault.after.steps && now.lines >= before.lines + fault.after.lines;
     });
     REQUIRE_MESSAGE((came && !program.has_ended()), program.err());
-    const std::vector<pid_t> children = program.children();
     fault.act(program);
     const Outcome ended = program.finish_within(60);
     CHECK_MESSAGE(std::ranges::find(fault.codes, ended.code) != fault.codes.end(), ended.code, " ", ended.err);
     CHECK_MESSAGE((fault.said.empty() || count(ended.err, fault.said) == 1), ended.err);
-    for (const pid_t child : children) CHECK(soon([&] { return is_gone(child); }));
     const std::string newest = newest_checkpoint(out);
     if (!newest.empty()) kept.emplace_back(newest, fs::last_write_time(newest));
   }
@@ -133,20 +124,4 @@ TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once;
     faults.push_back({"", {.lines = 1}, twice, {130, 128 + signal}, ""});  // 130: it had saved before
   }
   goes_on_to_the_same(flip_flop + " --steps 2000 --log-every 20 --save-every 100000 --threads 1", " --resume", faults);
-}
-
-TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
-  const std::string two = " --processes 2 --rank-limit 3",
-                    hangs = "rank 1 of 2 is alive and has not answered rank 0 for 3";
-  const auto hang = [&](RunningProgram& program) {
-    const pid_t second = program.children().at(1);
-    kill(second, SIGSTOP);
-    CHECK(soon([&] { return has(program.err(), hangs); }));
-    kill(second, SIGCONT);
-  };
-  goes_on_to_the_same(flip_flop + " --scheme cope --accumulate 8 --steps 300 --save-every 5", " --resume",
-      {{two, {.steps = 5}, sends_second_rank(SIGKILL), {1}, "rank 1 of 2 died: it was ended by signal 9"},
-          {two, {.steps = 5}, hang, {1}, hangs}, {two, {.steps = 5}, sends_second_rank(SIGINT), {130}, saved},
-          {two, {.steps = 5}, sends(SIGUSR1), {130}, saved}},
-      " --processes 4");
 }

@@ -63,7 +63,8 @@ const std::vector<Refusal> rows{
     {"tasks flop_flop", 2,
         "task 'flop_flop': no task of that name; one of those that `whence tasks` lists required; did you mean "
         "'flip_flop'?\n"},
-    {"completion fish", 2, "SHELL: one name required, bash or zsh; "},
+    {"completion fish", 2, "whence: \"completion\" given; a command required; whence no longer writes completions; "},
+    {"precision", 2, "whence: \"precision\" given; a command required; nn/README.md, "},
     {"models gpt2-124 ", 2, "...did you mean 'gpt2-124m'?\n"},
     {"models --lengths 128", 2, "--lengths: 128 given; it has no effect without --plan; "},
     {"models --plan ram --lengths 64,128,64", 2, "--lengths: 64 given twice; once required; "},
@@ -84,10 +85,8 @@ const std::vector<Refusal> rows{
         "memory: a model of 64 layers of dim 16384, 206G parameters asked for, which takes at least 3 TiB; at "
         "most "},
     {"train flip_flop --out /proc/nowhere" + tiny, 4, "/proc/nowhere: output folder: No such file or directory; "},
-    {"train flip_flop --processes 2 --accumulate 3" + tiny, 2, "--accumulate: 3 given; a multiple of the 2 ranks"},
-    {"train flip_flop --processes 4" + tiny, 2, "--batch: 2 given; a multiple of the 4 ranks, which share it, "},
-    {"train flip_flop --processes 3", 2, "--processes: 3 given; a power of two required; "},
-    {"train flip_flop --processes 2 --communicator mpi", 2, "--communicator: mpi given; "},
+    {"train flip_flop --communicator mpi", 2,
+        "--communicator: mpi given; it has no effect without ranks of mpirun or "},
     {"train flip_flop --resume --out none" + tiny, 2, "--resume: no checkpoint in none; "},
     {"look lab --causes", 2, "lab: a folder of runs given; one of them required: lab/cope.0\n"},
     {"train --resume none", 2, "--resume: no run.json in none; "},
@@ -165,7 +164,6 @@ const std::vector<Refusal> rows{
     {"gradcheck all --against-cpu --quiet", 2, "--against-cpu: given with the CPU; --device cuda required\n"},
     {"bench attention --executors fast", 2, "--executors: 'fast' given; reference, strips, tiled or all required\n"},
     {"bench step --device cpu --cuda-graph", 2, "--cuda-graph: true given; it has no effect without a GPU; "},
-    {"bench ranks --processes 1", 2, "--processes: 1 given; 2 or more required; "},
     {"look", 2, "0 runs given; "},
     {"look nowhere", 2, "\"nowhere\": no folder, and no scheme either: "},
     {"look " + std::string(300, 'a'), 2, "..., and no scheme either: "},
@@ -210,7 +208,7 @@ TEST_CASE("refusals: a GPU that cannot be used is refused with its cause by ever
   const Workplace here("refusals-gpu");
   write("text.txt", "a text");
   for (const char* line :
-      {"bench attention", "bench decode", "bench errors", "bench ops", "bench ranks", "bench step", "conformance rope",
-          "generate run", "gradcheck softmax", "quickstart", "recall", "train flip_flop", "train lm --data text.txt"})
+      {"bench attention", "bench decode", "bench errors", "bench ops", "bench step", "conformance rope", "generate run",
+          "gradcheck softmax", "quickstart", "recall", "train flip_flop", "train lm --data text.txt"})
     check_refused({std::string(line) + " --device cuda", 2, "...device: cuda given; no GPU can be used: " + cause});
 }

@@ -34,7 +34,7 @@ std::map<std::string, Tensor> bare_gradients(const std::string& text, const Subj
   const Tensor q = requires_grad(given.q.detach()), k = requires_grad(given.k.detach()),
                v = requires_grad(given.v.detach());
   const Tensor x = given.x.defined() ? given.x.detach() : Tensor();
-  const Tensor output = bare.run({x, q, k, v, Sequence::run(length)}, reference_executor()).output;
+  const Tensor output = bare.run({x, q, k, v, Sequence::run(length)}, Executor::reference).output;
   const Tensor loss = sum(output * given.cotangent);
   const std::vector<Tensor> gradients = grad(loss, {}, {q, k, v}, {.allow_unused = true});
   return {{"", loss.detach()}, {"q", gradients[0]}, {"k", gradients[1]}, {"v", gradients[2]}};

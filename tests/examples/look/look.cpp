@@ -79,31 +79,62 @@ TEST_CASE("look: where gates saturate, each gradient still is the sum over its l
   CHECK_FALSE(links_of(straight_through, 1e9).left_out.empty());
 }
 
-TEST_CASE(
-    "look: after the last target every entry has no target, and with one more target none of them has that cause") {
-  for (const std::string scheme :
-      {"rope", "alibi", "kerple", "t5", "cope(p_max=3)", "dape(kerple)", "fire", "absolute"}) {
-    CAPTURE(scheme);
-    Subject subject = subject_with(small(scheme), 7);
-    const Tensor all = raw::copy(subject.targets);
-    for (index_t t = 4; t < 7; ++t)
-      subject.targets.data<std::int64_t>()[t] = -1, subject.answers[static_cast<std::size_t>(t)].reset();
-    const Inspection before(subject);
-    subject.targets = all;
-    const Inspection mended(subject);
-    for (std::size_t q = 0; q < before.quantities().size(); ++q) {
-      const Quantity &quantity = before.quantities()[q], &after = mended.quantities()[q];
-      if (!quantity.probe || !quantity.gradient.defined()) continue;
-      const Axes axes(quantity);
-      const char row = axes.has('i') ? 'i' : 'j';
-      if (!axes.has(row)) continue;
-      CAPTURE(quantity.path);
-      for (std::size_t e = 0; e < quantity.causes.size(); ++e) {
-        const Stop stop = before.stop_of(quantity, e);
-        if (axes.place(e, row) >= 4) CHECK((stop == Stop::no_target || stop == Stop::masked));
-        CHECK(mended.stop_of(after, e) != Stop::no_target);
+// Brute force: a model with one fault, and the same model without it.
+TEST_CASE("look: the cause that is named for a zero is the one whose mending makes the entry live") {
+  const auto times = [](const Subject& subject, const std::string& part, double factor) {
+    for (const Module::Parameter& each : subject.model->parameters())
+      if (each.path.find(part) != std::string::npos)
+        raw::copy_into(affine(each.tensor.detach(), factor, 0), each.tensor);
+  };
+  struct Fault {
+    std::string name;
+    std::set<Stop> causes;
+    std::function<void(Subject&)> make;
+  };
+  const std::vector<Fault> faults{{"no target from token 4 on", {Stop::no_target, Stop::dead},
+                                      [](Subject& subject) {
+                                        for (index_t t = 4; t < 7; ++t)
+                                          subject.targets.data<std::int64_t>()[t] = -1,
+                                          subject.answers[static_cast<std::size_t>(t)].reset();
+                                      }},
+      {"a weight of 0", {Stop::zero, Stop::dead},
+          [&](Subject& subject) { times(subject, "blocks.1.attention.output.weight", 0); }},
+      {"queries 1e5 times too long",
+          {Stop::rounded, Stop::saturated, Stop::zero, Stop::cancelled, Stop::clamped, Stop::unread},
+          [&](Subject& subject) { times(subject, "blocks.0.attention.query", 1e5); }},
+      {"a scheme whose numbers are 0", {Stop::zero, Stop::flat, Stop::whole, Stop::cancelled, Stop::dead},
+          [&](Subject& subject) { times(subject, "position.", 0); }}};
+  for (const Fault& fault : faults) {
+    CAPTURE(fault.name);
+    int mended = 0;
+    for (const std::string scheme : {"rope", "alibi", "kerple", "t5", "cope(p_max=3)", "dape(kerple)", "fire",
+             "absolute", "stick_breaking", "cable", "forgetting", "cdape(kerple)"}) {
+      CAPTURE(scheme);
+      Subject whole = subject_with(small(scheme), 7), faulty = subject_with(small(scheme), 7);
+      fault.make(faulty);
+      const Inspection before(faulty), after(whole);
+      for (const auto part : {&Inspection::quantities, &Inspection::parameters}) {
+        for (std::size_t q = 0; q < (before.*part)().size(); ++q) {
+          const Quantity &zero = (before.*part)()[q], &live = (after.*part)()[q];
+          if (!zero.gradient.defined()) continue;
+          CAPTURE(zero.path);
+          const std::vector<double> was = zero.gradient.to_vector(), is = live.gradient.to_vector();
+          for (std::size_t e = 0; e < was.size(); ++e) {
+            const Stop named = before.stop_of(zero, e), then = after.stop_of(live, e);
+            if (was[e] != 0 || then == Stop::masked) continue;
+            CAPTURE(e);
+            CAPTURE(std::string(to_string(named)));
+            if (std::abs(is[e]) > 1e-9) {
+              CHECK(fault.causes.contains(named));
+              ++mended;
+            } else if (named == Stop::no_target || named == Stop::rounded) {
+              CHECK((is[e] != 0 || then != named));
+            }
+          }
+        }
       }
     }
+    CHECK(mended > 500);
   }
 }
 

@@ -2,7 +2,7 @@
 #include "examples/whence/machine/named_models.h"
 
 #include "autograd/check/gradcheck.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -106,9 +106,9 @@ TEST_CASE("dropout of patterns drops the same pairs in every executor, whatever 
     const Stages none;
     CAPTURE(sequence.causal);
     CAPTURE(sequence.first_row);
-    const Tensor whole = reference_executor().attend(inputs, none);
-    CHECK(distance(tiled_executor().attend(inputs, none), whole) < 1e-14);
+    const Tensor whole = attend(inputs, none, Executor::reference);
+    CHECK(distance(attend(inputs, none, Executor::tiled), whole) < 1e-14);
     for (const index_t rows : {1, 3, 4, 11})
-      CHECK(distance(strips_executor_of(rows)->attend(inputs, none), whole) < 1e-14);
+      CHECK(distance(attend(inputs, none, {Executor::strips, rows}), whole) < 1e-14);
   }
 }

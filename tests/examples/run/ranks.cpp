@@ -7,7 +7,7 @@
 #include "autograd/ops.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/training/training_step.h"
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/rank_threads.h"
@@ -71,9 +71,6 @@ void check_same(const Taken& found, const Taken& wanted) {
   }
 }
 
-const std::string sizes = " --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --accumulate 8 --save-every 5 --quiet";
-const std::string cope = "train flip_flop --scheme cope --kv-heads 1 --test-sequences 8" + sizes;
-
 }  // namespace
 
 TEST_CASE("ranks: 1, 2, 4 and 8 of them make the same weights, losses and norms in every precision, each of them") {
@@ -115,49 +112,6 @@ TEST_CASE("ranks: the order of a step's parts is a tree of halves, not a row") {
   CHECK(step.take(1, 0).gradient_norm == 0);
 }
 
-TEST_CASE("ranks: train by 1, 2, 4 and 8 processes writes the same weights, log and scores; resumed by other numbers") {
-  const Scratch scratch("ranks-train");
-  std::ofstream text(scratch / "text.txt");
-  for (int i = 0; i < 600; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
-  text.close();
-  const std::string lm = "train lm --data " + scratch / "text.txt" + sizes +
-                         " --evaluate-to 1 --validate-every 6 --validation-windows 4 --patience 3 --keep-best";
-  for (const std::string& task : {cope, lm}) {
-    const std::string name = words(task)[1], one = scratch / name + "-1";
-    (void)done(task + " --steps 20 --out " + one);
-    for (const char* processes : {"2", "4", "8"}) {
-      const std::string out = scratch / name + "-" + processes;
-      (void)done(task + " --steps 20 --processes " + processes + " --out " + out);
-      for (const char* file : {"weights.safetensors", "results.jsonl", "checkpoints/step-000020/weights.safetensors"})
-        CHECK_MESSAGE(text_of(out + "/" + file) == text_of(one + "/" + file), file);
-      CHECK(log_without_times(out) == log_without_times(one));
-    }
-    std::set<std::string> ends;
-    for (const auto& [first, second] : {std::pair(" --processes 4", " --processes 2"), {"", ""}}) {
-      const std::string out = scratch / name + "-resumed" + first;
-      (void)done(task + " --steps 9 --warm-up 5 --out '" + out + "'" + first);
-      (void)done("train --resume --steps 15 --out '" + out + "'" + second);
-      (void)done("train --resume --steps 20 --out '" + out + "'");
-      ends.insert(text_of(out + "/weights.safetensors"));
-    }
-    CHECK(ends.size() == 1);
-  }
-}
-
-TEST_CASE("ranks: the batch of a step is shared where accumulate is left out, and recorded so") {
-  const Scratch scratch("ranks-accumulate");
-  const std::string task =
-      "train flip_flop --length 8 --dim 8 --layers 1 --heads 2 --batch 4 --test-sequences 4 --steps 3 --quiet";
-  const std::string out = scratch / "run", again = scratch / "again";
-  CHECK(has(done(task + " --processes 2 --out " + out).out,
-      "batch: 4 of a step, shared by the ranks: --batch 2 --accumulate 2"));
-  const auto record = json_of(text_of(out + "/run.json"));
-  CHECK((record["options"]["batch"] == 2 && record["options"]["accumulate"] == 2));
-  CHECK_FALSE(record["options"].contains("processes"));
-  (void)done("train --from " + out + "/run.json --out " + again);
-  CHECK(text_of(again + "/weights.safetensors") == text_of(out + "/weights.safetensors"));
-}
-
 TEST_CASE("ranks: one with other options, or other data, is named on all, and nothing is trained") {
   std::vector<std::string> said(2);
   in_threads(2, [&](Communicator& ranks) {
@@ -168,29 +122,4 @@ TEST_CASE("ranks: one with other options, or other data, is named on all, and no
   });
   for (const std::string& text : said)
     CHECK_MESSAGE(has(text, "rank 0 and rank 1 have lr \"0.0003\" and \"0.5\""), text);
-}
-
-TEST_CASE(
-    "ranks: killed at their start they leave nothing; a signal to stop at any moment ends all, with one message") {
-  const Scratch scratch("ranks-start");
-  const auto shared = [] {
-    std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator("/dev/shm"))
-      if (has(entry.path().filename(), "whence")) names.insert(entry.path().filename());  // others may have more
-    return names;
-  };
-  const std::set<std::string> before = shared();
-  for (int turn = 0; turn < 8; ++turn)
-    for (const int fault : {SIGKILL, SIGTERM}) {
-      RunningProgram program(cope + " --steps 100000 --processes 4 --out " + scratch / to_text("run", turn, fault));
-      REQUIRE(soon([&] { return !program.children().empty(); }));
-      usleep(static_cast<useconds_t>(turn * 5000));
-      const std::vector<pid_t> ranks = program.children();
-      program.signal(fault);
-      const Outcome ended = program.finish_within(30);
-      CHECK_MESSAGE(ended.code == (fault == SIGKILL ? 128 + SIGKILL : 130), ended.err);
-      // Orphans are gone after init has adopted them and waited for them, at a time of its choice.
-      for (const pid_t rank : ranks) CHECK(soon([&] { return is_gone(rank); }));
-    }
-  for (const std::string& name : shared()) CHECK_MESSAGE(before.contains(name), name);
 }

@@ -291,7 +291,7 @@ TEST_CASE("train: a reader that goes away, no terminal, a thousand million steps
   CHECK(cut.err.find_first_of("\x1b\r") == std::string::npos);
   CHECK(json_lines(text_of(out + "/results.jsonl")).size() == 3);
   fs::remove_all(out);
-  const Outcome full = shell(command + " --steps 2 --processes 2 --quiet > /dev/full");
+  const Outcome full = shell(command + " --steps 2 --quiet > /dev/full");
   CHECK(full.code == 4);
   CHECK_MESSAGE(count(full.err, "\n") == 1, full.err);
   fs::remove_all(out);

@@ -5,7 +5,7 @@
 
 #include "autograd/recording.h"
 #include "examples/whence/tasks/recall_construction.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/error.h"
 #include "tests/support/programs.h"
 
@@ -63,13 +63,13 @@ TEST_CASE("associative recall: by construction 100 %, in both forms and executor
     const index_t vocabulary = length + 1;
     for (const std::string trigger : {"first", "anywhere"}) {
       const Batch batch = random_batch(length, vocabulary, trigger, 512 / length);
-      for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+      for (const Executor executor : {Executor::reference, Executor::strips}) {
         for (const bool residual : {true, false}) {
           for (const KernelForm form : {KernelForm::linear, KernelForm::module}) {
             CAPTURE(length);
-            CAPTURE(executor->name());
+            CAPTURE(name_of(executor));
             CAPTURE(residual);
-            const RecallOutcome outcome = recall_by_construction(batch, vocabulary, form, residual, {*executor});
+            const RecallOutcome outcome = recall_by_construction(batch, vocabulary, form, residual, {executor});
             CHECK(outcome.errors.tokens == batch.sequences);
             CHECK(outcome.errors.wrong_tokens == 0);
             // e^b / (e^b + N - 1) with the residual, e^b / (e^b + 2 e^-b + N - 3) without
@@ -155,18 +155,17 @@ TEST_CASE("associative recall: two plain layers with positions, 100 % and the ma
     for (const std::string trigger : {"first", "anywhere"}) {
       const Batch batch = random_batch(length, vocabulary, trigger, 512 / length);
       const double mass = least_two_layer_mass(batch, vocabulary);
-      for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+      for (const Executor executor : {Executor::reference, Executor::strips}) {
         CAPTURE(length);
-        CAPTURE(executor->name());
-        const RecallOutcome outcome =
-            recall_by_two_layers(batch, vocabulary, SecondKey::previous_less_own, {*executor});
+        CAPTURE(name_of(executor));
+        const RecallOutcome outcome = recall_by_two_layers(batch, vocabulary, SecondKey::previous_less_own, {executor});
         CHECK(outcome.errors.tokens == batch.sequences);
         CHECK(outcome.errors.wrong_tokens == 0);
         CHECK(outcome.least_mass == doctest::Approx(mass).epsilon(1e-4));
       }
       // As printed the first token's key is its own, and if it is the trigger it also gets attention.
       const RecallOutcome printed =
-          recall_by_two_layers(batch, vocabulary, SecondKey::as_printed, {reference_executor()});
+          recall_by_two_layers(batch, vocabulary, SecondKey::as_printed, {Executor::reference});
       if (trigger == "first") CHECK(printed.errors.token_percent() == 100.0);
     }
   }

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/inspect/capture.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -66,7 +66,7 @@ TEST_CASE("explain() names the executor that runs on a device, and why") {
   CHECK(explained("cope", "auto", cpu, DType::bf16, 8) == "reference (no tile programs for bf16 on the CPU)");
   CHECK(explained("cope_mlp", "auto", cpu, DType::f32, 8) ==
         "reference (tiled " +
-            tiled_executor().refusal(Attention({.dim = 8, .heads = 2}, parse_schemes("cope_mlp")).stages()) + ")");
+            refusal_of(Executor::tiled, Attention({.dim = 8, .heads = 2}, parse_schemes("cope_mlp")).stages()) + ")");
   const std::string whole = "; reference while probes are captured)";
   CHECK(explained("alibi + stick_breaking", "auto", cpu, DType::f32, 8) ==
         "strips (not tiled: distance_table given with a stick to break; the scores alone required" + whole);

@@ -1,7 +1,7 @@
 // Tests of tile programs beyond the conformance matrix: instruction sets, f32, threads, dropout, memory, NaN.
 #include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/device/allocator.h"
 #include "tensor/pairs.h"
@@ -21,14 +21,14 @@ const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, le
     "stick_breaking(rest=self)", "sink", "shaw(clip=3) + sink", "ssmax"};
 
 // Output and gradients of all operands and parameters for a cotangent drawn at random.
-std::vector<Named> outcome_of(const std::string& text, const Executor& executor, DType dtype, index_t tokens,
+std::vector<Named> outcome_of(const std::string& text, const AttendPlan& plan, DType dtype, index_t tokens,
     index_t batch = 2, double dropout = 0) {
   const BareAttention scheme(text, {12, 3, tokens});
   draw_parameters(scheme.root(), 4);
   scheme.root().to(dtype);
   AttendInputs inputs = random_inputs(scheme, batch, tokens, 5, dtype);
   if (dropout > 0) inputs.dropout = PatternDropout{dropout, Stream(3, "pattern", 8)};
-  return output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, 6));
+  return output_and_gradients(scheme, inputs, plan, random_cotangent(inputs, 6));
 }
 
 double apart(const std::vector<Named>& a, const std::vector<Named>& b) {
@@ -59,9 +59,9 @@ TEST_CASE("tiles: every instruction set of this machine gives the composed ops' 
     for (const std::string& text : programs) {
       CAPTURE(text);
       CAPTURE(static_cast<int>(set));
-      const std::vector<Named> exact = outcome_of(text, reference_executor(), DType::f64, 130);
-      CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f64, 130)) < 1e-12);
-      CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f32, 130)) < 2e-4);
+      const std::vector<Named> exact = outcome_of(text, Executor::reference, DType::f64, 130);
+      CHECK(apart(exact, outcome_of(text, Executor::tiled, DType::f64, 130)) < 1e-12);
+      CHECK(apart(exact, outcome_of(text, Executor::tiled, DType::f32, 130)) < 2e-4);
     }
   }
   CHECK(sets >= 1);
@@ -75,7 +75,7 @@ TEST_CASE("tiles: the same bits for any number of threads, with few sequences an
       CAPTURE(batch);
       const auto on = [&](int count) {
         const WithThreads chosen(count);
-        return outcome_of(text, tiled_executor(), DType::f32, 75, batch);
+        return outcome_of(text, Executor::tiled, DType::f32, 75, batch);
       };
       const std::vector<Named> one = on(1);
       for (const int count : {2, 3, 7}) CHECK(apart(one, on(count)) == 0);
@@ -86,9 +86,9 @@ TEST_CASE("tiles: the same bits for any number of threads, with few sequences an
 TEST_CASE("tiles: dropout of the pattern draws what the whole pattern would") {
   for (const std::string& text : programs) {
     CAPTURE(text);
-    const std::vector<Named> whole = outcome_of(text, reference_executor(), DType::f64, 70, 2, 0.4);
-    CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70, 2, 0.4)) < 1e-12);
-    CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70)) > 1e-3);
+    const std::vector<Named> whole = outcome_of(text, Executor::reference, DType::f64, 70, 2, 0.4);
+    CHECK(apart(whole, outcome_of(text, Executor::tiled, DType::f64, 70, 2, 0.4)) < 1e-12);
+    CHECK(apart(whole, outcome_of(text, Executor::tiled, DType::f64, 70)) > 1e-3);
   }
 }
 
@@ -99,31 +99,30 @@ TEST_CASE("tiles: a caller's mask and schemes without a program go another way, 
   std::vector<double> allowed;
   for (index_t n = 0; n < 36; ++n) allowed.push_back(n % 7 != 3);
   inputs.sequence.given_mask = Tensor::of(allowed, {1, 1, 6, 6}, DType::boolean);
-  CHECK(distance(scheme.run(inputs, tiled_executor()).output, scheme.run(inputs, reference_executor()).output) < 1e-13);
+  CHECK(distance(scheme.run(inputs, Executor::tiled).output, scheme.run(inputs, Executor::reference).output) < 1e-13);
   for (const char* text : {"forgetting + sink", "transformer_xl + sink", "alibi + stick_breaking",
            "dape(kerple) + sink", "ssmax + alibi"}) {
     CAPTURE(text);
-    CHECK(apart(outcome_of(text, tiled_executor(), DType::f64, 70),
-              outcome_of(text, reference_executor(), DType::f64, 70)) < 1e-12);
+    CHECK(apart(outcome_of(text, Executor::tiled, DType::f64, 70),
+              outcome_of(text, Executor::reference, DType::f64, 70)) < 1e-12);
   }
   for (const char* text : {"cope_mlp", "absolute + hard_attention"})
-    CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
-          std::string::npos);
+    CHECK(refusal_of(Executor::tiled, BareAttention(text, {8, 2, 6}).stages())
+              .find("a scheme here does something else") != std::string::npos);
 }
 
 TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
   const index_t tokens = 9, dim = 3;
-  for (const auto which :
-      {TiledAttention::position_logits, TiledAttention::position_keys, TiledAttention::position_slopes}) {
-    CAPTURE(std::string(TiledAttention::info[which].name));
-    const Shape shape = which == TiledAttention::position_logits ? Shape{1, 2, tokens, 5}
-                        : which == TiledAttention::position_keys ? Shape{5, dim}
-                                                                 : Shape{2};
+  for (const auto which : {TiledCall::position_logits, TiledCall::position_keys, TiledCall::position_slopes}) {
+    CAPTURE(std::string(TiledCall::info[which].name));
+    const Shape shape = which == TiledCall::position_logits ? Shape{1, 2, tokens, 5}
+                        : which == TiledCall::position_keys ? Shape{5, dim}
+                                                            : Shape{2};
     const auto gradients = [&](double step, bool dual) {
-      TiledAttention::Operands operands;
+      TiledCall::Operands operands;
       std::vector<Tensor> leaves;
-      for (const std::size_t k : {std::size_t(TiledAttention::query), std::size_t(TiledAttention::key),
-               std::size_t(TiledAttention::value), std::size_t(which)}) {
+      for (const std::size_t k : {std::size_t(TiledCall::query), std::size_t(TiledCall::key),
+               std::size_t(TiledCall::value), std::size_t(which)}) {
         const Shape of = k == which ? shape : Shape{1, 2, tokens, dim};
         const Tensor value = normal(of, 10 + k), tangent = normal(of, 20 + k);
         operands[k] = requires_grad(dual ? dual_of(value, tangent) : value + tangent * step);
@@ -148,11 +147,11 @@ TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
 TEST_CASE("tiles: steps beyond a table add nothing, for tokens in a row and at drawn positions") {
   const index_t tokens = 7;
   const auto outcome = [&](bool drawn) {
-    TiledAttention at;
-    TiledAttention::Operands operands;
-    for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+    TiledCall at;
+    TiledCall::Operands operands;
+    for (const auto k : {TiledCall::query, TiledCall::key, TiledCall::value})
       operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
-    operands[TiledAttention::distance_table] = normal_leaf({1, 3}, 8);
+    operands[TiledCall::distance_table] = normal_leaf({1, 3}, 8);
     at.lowest = 1, at.bins = 2, at.bin_of = Tensor::of({1, 0, 1}, {3}, DType::i64);
     if (drawn) at.query_step = at.key_step = Tensor::of({0, 1, 2, 3, 4, 5, 6}, {1, tokens}, DType::i64);
     const TiledResult y = tiled_attention(at, operands);
@@ -172,14 +171,14 @@ TEST_CASE("tiles: steps beyond a table add nothing, for tokens in a row and at d
 TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is NaN, as in softmax") {
   const index_t tokens = 70;
   const double infinite = std::numeric_limits<double>::infinity();
-  TiledAttention at;
-  TiledAttention::Operands operands;
-  for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+  TiledCall at;
+  TiledCall::Operands operands;
+  for (const auto k : {TiledCall::query, TiledCall::key, TiledCall::value})
     operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
   std::vector<double> present(tokens, 1), column(tokens, 0);
   present[0] = 0, column[1] = column[2] = -infinite;
   at.present = Tensor::of(present, {1, tokens}, DType::boolean);
-  operands[TiledAttention::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
+  operands[TiledCall::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
   const Tensor y = tiled_attention(at, operands).output;
   CHECK(y.at({0, 0, 0, 0}) == 0);
   for (const index_t row : {1, 2}) CHECK(std::isnan(y.at({0, 0, row, 0})));
@@ -191,14 +190,14 @@ TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is
 TEST_CASE(
     "tiles: a column term changes no bit of the rows that do not see its key: padding, before the window, later") {
   const index_t tokens = 70;
-  TiledAttention at;
-  TiledAttention::Operands operands;
-  for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+  TiledCall at;
+  TiledCall::Operands operands;
+  for (const auto k : {TiledCall::query, TiledCall::key, TiledCall::value})
     operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
   const auto rows_beside = [&](index_t key, double number, index_t begin, index_t end) {
     std::vector<double> column(tokens, 0.5);
     column[static_cast<std::size_t>(key)] = number;
-    operands[TiledAttention::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
+    operands[TiledCall::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
     return slice(tiled_attention(at, operands).output, 2, begin, end).to_vector();
   };
   const auto check_hidden = [&](index_t key, index_t begin, index_t end) {
@@ -231,7 +230,7 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
     const Tensor seed = Tensor::empty(by_head, DType::f32, planned);
     const std::size_t held = allocator.statistics().live, operand = static_cast<std::size_t>(numel(by_head)) * 4;
     allocator.reset_peak();
-    const Tensor output = tiled_executor().attend(inputs, scheme.stages());
+    const Tensor output = attend(inputs, scheme.stages(), Executor::tiled);
     (void)grad(output, seed, leaves);
     return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // without o, dq, dk and dv
   };
@@ -246,7 +245,7 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
 }
 
 TEST_CASE("tiled attention: facts that do not fit the operands are refused") {
-  using At = TiledAttention;
+  using At = TiledCall;
   const auto refused = [](const std::function<void(At&, At::Operands&)>& change) {
     At at;
     At::Operands x;
@@ -283,9 +282,9 @@ TEST_CASE("tiled attention: facts that do not fit the operands are refused") {
 }
 
 TEST_CASE("tiled attention: a fact that changes before backward is an error") {
-  TiledAttention at;
-  TiledAttention::Operands x;
-  using At = TiledAttention;
+  TiledCall at;
+  TiledCall::Operands x;
+  using At = TiledCall;
   for (auto k : {At::query, At::key, At::value}) x[k] = normal_leaf({1, 1, 5, 4}, k + 1);
   at.present = Tensor::ones({1, 5}, DType::boolean);
   const Tensor y = tiled_attention(at, x).output;
@@ -294,7 +293,7 @@ TEST_CASE("tiled attention: a fact that changes before backward is an error") {
 }
 
 TEST_CASE("tiled attention: logits of any finite size give what softmax gives") {
-  using At = TiledAttention;
+  using At = TiledCall;
   const Tensor tokens = raw::reshape(Tensor::arange(70), {1, 70});
   for (const DType dtype : {DType::f32, DType::f64}) {
     const double least = dtype == DType::f32 ? -std::numeric_limits<float>::max() : -std::numeric_limits<double>::max();

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "nn/attention/attention.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "tests/support/schemes.h"
 
@@ -42,13 +42,13 @@ TEST_CASE("the gradient of a shared head is the sum over its group, in the order
   copied.key = requires_grad(of_query_heads(shared.key, heads).detach());
   copied.value = requires_grad(of_query_heads(shared.value, heads).detach());
   const Tensor cotangent = normal(shared.query.shape(), 7);
-  const auto gradients = [&](const AttendInputs& inputs, const Executor& executor) {
-    return grad(executor.attend(inputs, {}), cotangent, {inputs.key, inputs.value});
+  const auto gradients = [&](const AttendInputs& inputs, const AttendPlan& plan) {
+    return grad(attend(inputs, {}, plan), cotangent, {inputs.key, inputs.value});
   };
   bool order_shows = false;
-  for (const Executor* executor : {&reference_executor(), &tiled_executor()}) {
-    CAPTURE(executor->name());
-    const std::vector<Tensor> found = gradients(shared, *executor), each = gradients(copied, *executor);
+  for (const Executor executor : {Executor::reference, Executor::tiled}) {
+    CAPTURE(name_of(executor));
+    const std::vector<Tensor> found = gradients(shared, executor), each = gradients(copied, executor);
     for (std::size_t n = 0; n < found.size(); ++n) {
       const auto summed = [&](bool forward) {
         Tensor total = Tensor::zeros(found[n].shape(), DType::f64);
@@ -66,21 +66,21 @@ TEST_CASE("the gradient of a shared head is the sum over its group, in the order
 TEST_CASE("dropout of the pattern draws for each query head, whoever computes it") {
   AttendInputs inputs = drawn_inputs(key_heads);
   inputs.dropout = PatternDropout{0.3, Stream(1, "pattern", 2)};
-  const Tensor wanted = reference_executor().attend(inputs, {});
-  for (const Executor* executor : {&strips_executor(), &tiled_executor()})
-    CHECK(distance(executor->attend(inputs, {}), wanted) < 1e-14);
+  const Tensor wanted = attend(inputs, {}, Executor::reference);
+  for (const Executor executor : {Executor::strips, Executor::tiled})
+    CHECK(distance(attend(inputs, {}, executor), wanted) < 1e-14);
 }
 
 TEST_CASE("16-bit heads that share keys are as near to f64 as those that do not") {
-  const auto far = [](index_t kv_heads, DType dtype, const Executor& executor) {
+  const auto far = [](index_t kv_heads, DType dtype, const AttendPlan& plan) {
     const AttendInputs exact = drawn_inputs(kv_heads), rounded = drawn_inputs(kv_heads, dtype);
-    return distance(cast(executor.attend(rounded, {}), DType::f64), executor.attend(exact, {}));
+    return distance(cast(attend(rounded, {}, plan), DType::f64), attend(exact, {}, plan));
   };
-  for (const Executor* executor : {&reference_executor(), &strips_executor(), &tiled_executor()}) {
-    CAPTURE(executor->name());
-    CHECK(far(key_heads, DType::f16, *executor) < 4e-3);
-    CHECK(far(key_heads, DType::bf16, *executor) < 3e-2);
-    CHECK(far(1, DType::bf16, *executor) < 3e-2);
+  for (const Executor executor : {Executor::reference, Executor::strips, Executor::tiled}) {
+    CAPTURE(name_of(executor));
+    CHECK(far(key_heads, DType::f16, executor) < 4e-3);
+    CHECK(far(key_heads, DType::bf16, executor) < 3e-2);
+    CHECK(far(1, DType::bf16, executor) < 3e-2);
   }
 }
 

@@ -1,7 +1,7 @@
 // Masks and distances are made late, once, from O(T) numbers; read pair by pair they agree with the positions.
 #include "autograd/inspect/capture.h"
 #include "nn/attention/distances.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/schemes.h"
@@ -298,12 +298,12 @@ TEST_CASE("no tensor of pairs is made without a request") {
   CHECK(peak_of([&] { (void)Sequence::continued(length - 1, 1, length).mask(); }) < std::size_t(100 * length));
   // Blocks make masks and distances of blocks: less than the bools of all pairs, at any time.
   const index_t shorter = 2048;
-  const auto strips = strips_executor_of(16);
+  const AttendPlan strips(Executor::strips, 16);
   const NoGrad values_only;
   for (const std::string text : {"none", "kerple", "cope(p_max=4)"}) {
     CAPTURE(text);
     const Bare scheme(text, 1, 2);
     const AttendInputs inputs = random_inputs(shorter, Sequence::run(shorter), 1, 1, 2);
-    CHECK(peak_of([&] { (void)scheme.output(inputs, *strips); }) < std::size_t(shorter * shorter));
+    CHECK(peak_of([&] { (void)scheme.output(inputs, strips); }) < std::size_t(shorter * shorter));
   }
 }

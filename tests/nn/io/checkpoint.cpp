@@ -7,6 +7,7 @@
 #include "nn/io/safetensors.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/mlp.h"
+#include "tests/support/notes.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -50,7 +51,7 @@ std::vector<double> numbers(const Module& module, const Optimizer& adam) {
   return all;
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
+std::vector<std::string> files_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
@@ -116,7 +117,7 @@ TEST_CASE("checkpoint: ten steps are five, a save, a load into a fresh model, an
   const std::string folder =
       CheckpointFolder(scratch / "run").save(first_half.parameters(), b, {5, 11, {{"data", "x\ny"}}});
   CHECK(folder == scratch / "run" + "/step-000005");
-  CHECK(names_in(folder) == Names{"optimizer.safetensors", "weights.safetensors"});
+  CHECK(files_in(folder) == Names{"optimizer.safetensors", "weights.safetensors"});
   second_half.initialise(99);
   const TrainingState state = load_checkpoint(folder, second_half.parameters(), &c);
   CHECK(state.step == 5);
@@ -176,9 +177,9 @@ TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the lates
     train(model, adam, step, step);
     folder.save(model.parameters(), adam, {step, 11, {}});
   }
-  CHECK(names_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
+  CHECK(files_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
   folder.save(model.parameters(), adam, {4, 12, {}});
-  CHECK(names_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
+  CHECK(files_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
   CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-000004");
   CHECK(read_training_state(*find_latest(scratch / "run")).seed == 12);
   CHECK_THROWS_WITH_AS(
@@ -188,7 +189,7 @@ TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the lates
     train(model, adam, step, step);
     all.save(model.parameters(), adam, {step, 11, {}});
   }
-  CHECK(names_in(scratch / "all") == Names{"lock", "step-000005", "step-000006", "step-000007", "step-000008"});
+  CHECK(files_in(scratch / "all") == Names{"lock", "step-000005", "step-000006", "step-000007", "step-000008"});
   fs::create_directory(scratch / "run" + "/step-1000000");
   CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-1000000");
 }
@@ -202,7 +203,7 @@ TEST_CASE("checkpoint: saved is saved, although the oldest cannot be removed yet
   CHECK(folder.save(saved.model.parameters(), saved.adam, {4, 11, {}}).ends_with("step-000004"));
   fs::remove_all(in_the_way);
   folder.save(saved.model.parameters(), saved.adam, {4, 11, {}});
-  CHECK(names_in(saved.scratch / "run") == Names{"lock", "step-000004"});
+  CHECK(files_in(saved.scratch / "run") == Names{"lock", "step-000004"});
 }
 
 TEST_CASE("checkpoint: what an interrupted save left is ignored and then removed") {
@@ -212,7 +213,7 @@ TEST_CASE("checkpoint: what an interrupted save left is ignored and then removed
   fs::create_directory(root + "/step-x");
   CHECK(*find_latest(root) == saved.folder);
   const CheckpointFolder folder(root);
-  CHECK(names_in(root) == Names{"lock", "step-000003", "step-x"});
+  CHECK(files_in(root) == Names{"lock", "step-000003", "step-x"});
 }
 
 TEST_CASE("checkpoint: a process killed while it saves leaves the previous checkpoint loadable") {
@@ -233,7 +234,7 @@ TEST_CASE("checkpoint: a process killed while it saves leaves the previous check
     CHECK(numbers(model, adam) == before);
   }
   const CheckpointFolder folder(root);
-  CHECK(names_in(root) == Names{"lock", "step-000003"});
+  CHECK(files_in(root) == Names{"lock", "step-000003"});
 }
 
 TEST_CASE("one process at a time saves in a folder") {
@@ -265,7 +266,7 @@ TEST_CASE("checkpoint: numbers that are not finite are not saved, and nothing is
   raw::copy_into(Tensor::zeros({1}), model.head.bias());
   raw::copy_into(Tensor::of({std::numeric_limits<double>::infinity()}, {1}), adam.moments().back().second);
   CHECK_THROWS_WITH_AS(folder.save(model.parameters(), adam, {}), doctest::Contains("second.head.bias"), NotFinite);
-  CHECK(names_in(scratch / "run") == Names{"lock"});
+  CHECK(files_in(scratch / "run") == Names{"lock"});
 }
 
 TEST_CASE("missing, cut and foreign files of a checkpoint are refused, and nothing is changed") {
@@ -300,8 +301,6 @@ TEST_CASE("missing, cut and foreign files of a checkpoint are refused, and nothi
   says(saved.refusal<FileError>(metadata("whence.skipped", "4")), "whence.skipped is '4'; a whole number from 0 to 3");
   says(saved.refusal<FileError>(metadata("whence.optimizer", std::string(64, '0'))),
       "optimizer.safetensors: is damaged: its metadata whence.seal is ");
-  says(saved.refusal<DoesNotFit>([](const fs::path& at) { std::ofstream(at / "state.json") << "{}"; }),
-      ": checkpoint: was saved by an earlier version, which kept its step and options in state.json");
 }
 
 TEST_CASE("all that does not fit is listed at once, and nothing is changed") {
@@ -335,7 +334,7 @@ TEST_CASE("all that does not fit is listed at once, and nothing is changed") {
 TEST_CASE("one flipped bit anywhere in any file of a checkpoint is refused with the file's name") {
   Saved saved("flipped");
   const std::vector<double> before = numbers(saved.model, saved.adam);
-  for (const std::string& name : names_in(saved.folder)) {
+  for (const std::string& name : files_in(saved.folder)) {
     const std::string path = saved.folder + "/" + name;
     for (std::size_t byte = 0; byte < fs::file_size(path); ++byte) {
       const std::size_t bit = 8 * byte + byte * 5 % 8;
@@ -352,20 +351,22 @@ TEST_CASE("one flipped bit anywhere in any file of a checkpoint is refused with 
 
 TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what nothing proves is damaged") {
   Saved saved("believed");
-  Trust none;
-  load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam, &none);
-  CHECK(none.notes.empty());
-  for (const std::string& name : names_in(saved.folder)) {
+  {
+    const Notes none(false);
+    load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
+    CHECK(none.notes.empty());
+  }
+  for (const std::string& name : files_in(saved.folder)) {
     CAPTURE(name);
     const std::string path = saved.folder + "/" + name, seal = read_safetensors(path).seal;
     const FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // in a number
     CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
         doctest::Contains((path + ": is damaged").c_str()), FileError);
-    Trust trust{.accept_damaged = true};
-    load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam, &trust);
-    REQUIRE(trust.notes.size() == 1);
-    CHECK(trust.notes[0].starts_with(path + ": is damaged: its SHA-256 is "));
-    CHECK(trust.notes[0].ends_with(seal + ", as its metadata whence.seal says, required; it is used all the same"));
+    const Notes accepted(true);
+    load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
+    REQUIRE(accepted.notes.size() == 1);
+    CHECK(accepted.notes[0].starts_with(path + ": is damaged: its SHA-256 is "));
+    CHECK(accepted.notes[0].ends_with(seal + ", as its metadata whence.seal says, required; it is used all the same"));
   }
   const std::string path = saved.folder + "/weights.safetensors";
   remove_seal(path);
@@ -384,9 +385,9 @@ TEST_CASE("weights with NaN load with a note of tensor and count; others' with a
   const std::string path = saved.scratch / "w", name = file.tensors[0].first;
   write_safetensors(path, file);
   remove_seal(path);
-  Trust trust;
-  load_weights(path, saved.model.parameters(), &trust);
-  CHECK(trust.notes ==
+  const Notes said(false);
+  load_weights(path, saved.model.parameters());
+  CHECK(said.notes ==
         std::vector<std::string>{
             path + ": holds no checksum (metadata whence.seal); whether its bytes are as they were cannot be told",
             path + ": has numbers that are not finite: " + name + " holds 2, the first at element 2"});
@@ -408,7 +409,7 @@ TEST_CASE("a save that the system refuses leaves the earlier checkpoint and noth
     });
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(has(message, "cannot write: File too large"));
-    CHECK(names_in(saved.scratch / "run") == Names{"lock", "step-000003"});
+    CHECK(files_in(saved.scratch / "run") == Names{"lock", "step-000003"});
   }
   std::signal(SIGXFSZ, heeded);
   load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);

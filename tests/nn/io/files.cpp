@@ -13,7 +13,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/safetensors.h"
-#include "nn/io/sha256.h"
+#include "nn/io/seal.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -256,8 +256,4 @@ TEST_CASE("SHA-256: the standard's examples, however the bytes come") {
     in_parts.add(text.substr(0, size / 3)), in_parts.add(text.substr(size / 3));
     CHECK(in_parts.hexadecimal() == sha256(text));
   }
-  CHECK(is_sha256(sha256(text)));
-  for (const std::string& other :
-      {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'g'), std::string(64, 'A')})
-    CHECK_FALSE(is_sha256(other));
 }

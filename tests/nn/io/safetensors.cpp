@@ -7,7 +7,8 @@
 #include <ctime>
 
 #include "nn/io/checkpoint.h"
-#include "nn/io/sha256.h"
+#include "nn/io/seal.h"
+#include "tests/support/notes.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -250,12 +251,12 @@ TEST_CASE("the seal is what anyone can compute, and notices every flipped bit an
   const std::string message = refusal(scratch / "swapped", swapped);
   CHECK(message.starts_with(scratch / "swapped" + ": is damaged: its SHA-256 is "));
   CHECK(message.find(seal + ", as its metadata whence.seal says") != std::string::npos);
-  Trust trust{.accept_damaged = true};
-  CHECK(read_safetensors(scratch / "swapped", &trust).tensors.size() == 3);
-  REQUIRE(trust.notes.size() == 1);
-  CHECK(trust.notes[0] == message.substr(0, message.find("; restore it")) + "; it is used all the same");
+  const Notes accepted(true);
+  CHECK(read_safetensors(scratch / "swapped").tensors.size() == 3);
+  REQUIRE(accepted.notes.size() == 1);
+  CHECK(accepted.notes[0] == message.substr(0, message.find("; restore it")) + "; it is used all the same");
   write_bytes(scratch / "cut", bytes.substr(0, bytes.size() - 1));
-  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "cut", &trust), doctest::Contains("is the file cut off?"),
+  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "cut"), doctest::Contains("is the file cut off?"),
       FileError);  // no form, no numbers
 }
 

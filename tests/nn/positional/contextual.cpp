@@ -1,7 +1,7 @@
 // Properties of CoPE, its variants and hard attention. Worked numbers: tests/nn/positional/worked/contextual.cpp.
 #include "autograd/inspect/capture.h"
 #include "examples/whence/verify/checks.h"
-#include "nn/attention/choice.h"
+#include "nn/attention/plan.h"
 #include "nn/positional/cope.h"
 #include "tests/support/schemes.h"
 
@@ -200,8 +200,8 @@ TEST_CASE("contextual: a temperature of the gates in ten lines passes the checks
     CHECK_MESSAGE(report.ok(), report.text());
     const Bare warm(text);
     const AttendInputs inputs = random_inputs(9);
-    CHECK(tiled_executor().refusal_of(inputs, warm.stages(), call_of(inputs)).empty());
-    CHECK(distance(warm.output(inputs, tiled_executor()), warm.output(inputs)) < 1e-13);
+    CHECK(refusal_by_tiles(inputs, warm.stages(), call_of(inputs)).empty());
+    CHECK(distance(warm.output(inputs, Executor::tiled), warm.output(inputs)) < 1e-13);
   }
   // A temperature of 2 halves the logits of the gates, and nothing else.
   const AttendInputs inputs = random_inputs(9);

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "nn/scheme.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"
@@ -155,10 +155,10 @@ TEST_CASE("window: equal to a mask of the caller, by every executor, with and wi
           return grad(sum(y * normal(y.shape(), 9)), {}, leaves, {.allow_unused = true});
         };
         const std::vector<Tensor> wanted_gradients = gradients(wanted);
-        for (const Executor* executor : executors()) {
-          CAPTURE(executor->name());
-          if (!executor->refusal(windowed.stages()).empty()) continue;
-          const Tensor output = windowed.output(inputs, *executor);
+        for (const Executor executor : all_executors) {
+          CAPTURE(name_of(executor));
+          if (!refusal_of(executor, windowed.stages()).empty()) continue;
+          const Tensor output = windowed.output(inputs, executor);
           CHECK(distance(output.detach(), wanted.detach()) < 1e-12);
           const std::vector<Tensor> found = gradients(output);
           for (std::size_t k = 0; k < found.size(); ++k)
@@ -173,7 +173,7 @@ TEST_CASE(
   AttendInputs inputs = random_inputs(21);
   inputs.dropout = PatternDropout{0.4, Stream(3, "pattern")};
   const Bare scheme("window(alibi, n=6)");
-  CHECK(distance(scheme.output(inputs, *strips_executor_of(4)).detach(), scheme.output(inputs).detach()) < 1e-13);
+  CHECK(distance(scheme.output(inputs, {Executor::strips, 4}).detach(), scheme.output(inputs).detach()) < 1e-13);
   inputs.dropout.reset();
   const Tensor narrow = Bare("window(window(rope, n=9), n=3)").output(inputs).detach();
   CHECK(distance(Bare("window(window(rope, n=3), n=9)").output(inputs).detach(), narrow) == 0);

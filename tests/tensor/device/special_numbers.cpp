@@ -279,7 +279,7 @@ TEST_CASE("products and attention keep denormals, on every thread and in vector 
   const BareAttention scheme("none", {16, 2, 70});
   const AttendInputs inputs = random_inputs(scheme, 1, 70, 5, DType::f32);
   kernels(Device::cpu()).fill(inputs.value, static_cast<double>(denormal));
-  for (const Executor* executor : executors())
-    for (const double value : scheme.run(inputs, *executor).output.to_vector())
+  for (const Executor executor : all_executors)
+    for (const double value : scheme.run(inputs, executor).output.to_vector())
       CHECK(value == doctest::Approx(static_cast<double>(denormal)).epsilon(0.05));
 }

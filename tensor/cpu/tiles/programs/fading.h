@@ -4,7 +4,7 @@
 // Keys run down the tile, so that the sum is one addition of vectors per key. It grows from the query back: near the
 // query, where it matters, it is small, and so is its rounding.
 // Backward, with dx the gradient at the logits:  d log f_l = sum_{k<l} dx_k,  d logit of a gate = (1 - f) d log f
-// That sum runs up the keys, in the opposite direction: dx and 1 - f of a block are kept for it.
+// That sum runs up the keys, in the opposite direction (kept_scan.h).
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -13,26 +13,22 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Fading : Program<T> {
   bool backward;
-  extent first_kept;  // first key of the tiles that were visited
   Pairing<T> gates;
-  T *logits, *sums, *below;  // of a tile's gates; per lane: F so far, and the sum of dx
-  T *kept_dx, *kept_closed;  // backward, [keys, block rows]: dx and 1 - f
+  T *logits, *sums;     // of a tile's gates; per lane: F so far
+  KeptScan<T> up_keys;  // of dx; its factor is 1 - f
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool with_gradient) {
     backward = with_gradient;
     gates.take(cut, p, p.in[At::fade_query], p.d[At::fade_query], At::fade_key, p.sizes['f' - 'a'], T(1), backward);
     if (!gates.query.at) return;
     logits = cut.take(tile_keys<T> * block_rows<T>);
-    sums = cut.take(block_rows<T>), below = cut.take(block_rows<T>);
-    const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
-    kept_dx = cut.take(kept), kept_closed = cut.take(kept);
+    sums = cut.take(block_rows<T>), up_keys.take(cut, p, backward);
   }
   void head(const Problem<T>& p, extent b, extent h) { gates.head(p, b, h); }
   void block(const QueryBlock<T>& block) {
     if (!gates.query.at) return;
     gates.block(block);
-    first_kept = block.keys();
-    clear(sums, block_rows<T>), clear(below, block_rows<T>);
+    up_keys.begin(block), clear(sums, block_rows<T>);
   }
 
   void add(const Tile<T>& tile, T* x) {
@@ -40,7 +36,7 @@ template <class T> struct Fading : Program<T> {
     const extent columns = tile.block.columns;
     if (!gates.query.at) return;
     gates.products(tile, logits);
-    T* const closed_of = backward ? kept_closed + tile.first_key * columns : nullptr;
+    T* const closed_of = backward ? up_keys.of_tile(tile, up_keys.factor) : nullptr;
     const T* const of_gates = logits;
     for (extent n = 0; n < columns; n += lanes<T>) {
       const V before = load(sums + n);
@@ -64,30 +60,17 @@ template <class T> struct Fading : Program<T> {
 
   void gather(const Tile<T>& tile, const T* dx) {
     if (!gates.query.at) return;
-    first_kept = tile.first_key;
-    T* const kept = kept_dx + tile.first_key * tile.block.columns;
+    up_keys.first = tile.first_key;
+    T* const kept = up_keys.of_tile(tile, up_keys.dx);
     for (extent n = 0, count = tile.keys * tile.block.columns; n < count; n += lanes<T>)
       store<T>(kept + n, load(dx + n));
   }
   void finish(const QueryBlock<T>& block, Pairing<T>&) {
     using V = Vector<T>;
     if (!gates.query.at) return;
-    for (extent first = first_kept; first < block.keys(); first += tile_keys<T>) {
-      const Tile<T> tile(block, first, min(tile_keys<T>, block.keys() - first));
-      T* const dx = kept_dx + first * block.columns;
-      const T* const closed = kept_closed + first * block.columns;
-      for (extent n = 0; n < block.columns; n += lanes<T>) {
-        const V before = load(below + n);
-        V sum = zero<T>();  // of this tile
-        for (extent at = n; at < tile.keys * block.columns; at += block.columns) {
-          const V gradient = load(dx + at);
-          store<T>(dx + at, (before + sum) * load(closed + at));
-          sum = sum + gradient;
-        }
-        store<T>(below + n, before + sum);
-      }
-      gates.gather(tile, dx);
-    }
+    up_keys.up(
+        block, [](V, V closed, V before, V sum) { return (before + sum) * closed; },
+        [&](const Tile<T>& tile, const T* dx) { gates.gather(tile, dx); });
     gates.finish(block);
   }
   void finish(const Problem<T>& p, extent b, extent h) {

@@ -2,6 +2,7 @@
 // own operands. Every hook may be left out.
 #pragma once
 
+#include "tensor/cpu/tiles/kept_scan.h"
 #include "tensor/cpu/tiles/pairing.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {

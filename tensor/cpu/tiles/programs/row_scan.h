@@ -10,8 +10,8 @@
 // Backward, with dx the gradient at the logits:
 //   dz[f] += (1-w) dx, dz[f+1] += w dx             summed while f stays, written once for each row and f
 //   dp = (z[f+1] - z[f]) dx, 0 at whole p and from n - 1 on;  dg_k = sum_{l<=k} dp_l;  d score = dg g (1 - g)
-// The last sum runs up the keys, in the opposite direction: g, dx and dp of the keys where sums still move are kept for
-// it.
+// The last sum runs up the keys, in the opposite direction (kept_scan.h), over the keys where sums still move; their dx
+// is kept too.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -27,13 +27,13 @@ template <class T> struct RowScan : Program<T> {
   T *gate_scores, *p_of_pairs;
   // Per lane of the block: P so far, and its rounding error; z[f], z[f+1] - z[f] and their f; dz[f], dz[f+1] so far and
   // their f; the sum of dp up the keys.
-  T *sums, *rests, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors, *dp_sums;
-  T *z, *dz;       // [n, block rows], lanes contiguous
-  T *e, *queries;  // if z is computed here: scale e [n, width], and the block's queries [d, block rows]
-  T *kept_gates, *kept_dx, *kept_dp;  // backward, [keys, block rows]
-  bool at_last;                       // all sums have reached n - 1
-  bool was_at_last;                   // at_last when the tile was added
-  extent first_moving;  // first key of the tiles where some sum was below n - 1: those gates have a gradient
+  T *sums, *rests, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors;
+  T *z, *dz;            // [n, block rows], lanes contiguous
+  T *e, *queries;       // if z is computed here: scale e [n, width], and the block's queries [d, block rows]
+  T* kept_dx;           // backward, [keys, block rows]
+  KeptScan<T> up_keys;  // of dp; its factor is g. Where all sums are n - 1, gates have no gradient
+  bool at_last;         // all sums have reached n - 1
+  bool was_at_last;     // at_last when the tile was added
 
   static bool runs(const Problem<T>& p) {
     return p.in[At::position_logits].at || p.in[At::position_keys].at || p.in[At::position_slopes].at;
@@ -45,13 +45,12 @@ template <class T> struct RowScan : Program<T> {
     const extent tile = tile_keys<T> * block_rows<T>, table = p.positions * block_rows<T>;
     gates.take(cut, p, At::gate_query, At::gate_key, p.gate_scale, backward);
     gate_scores = cut.take(gates.query.at ? tile : 0), p_of_pairs = cut.take(tile);
-    T** const of_lanes[] = {&sums, &rests, &floors, &z_floor, &z_rise, &dz_floor, &dz_above, &dz_floors, &dp_sums};
+    T** const of_lanes[] = {&sums, &rests, &floors, &z_floor, &z_rise, &dz_floor, &dz_above, &dz_floors};
     for (T** array : of_lanes) *array = cut.take(block_rows<T>);
     z = cut.take(table), dz = cut.take(backward ? table : 0);
     if (p.in[At::position_keys].at)
       e = cut.take(p.positions * padded<T>(p.dim)), queries = cut.take(p.dim * block_rows<T>);
-    const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
-    kept_gates = cut.take(kept), kept_dx = cut.take(kept), kept_dp = cut.take(kept);
+    kept_dx = cut.take(backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0), up_keys.take(cut, p, backward);
   }
   void head(const Problem<T>& p, extent b, extent h) {
     if (!runs(p)) return;
@@ -65,8 +64,8 @@ template <class T> struct RowScan : Program<T> {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     gates.block(block);
-    at_last = false, first_moving = block.keys();
-    T* const from_zero[] = {rests, z_floor, z_rise, dz_floor, dz_above, dp_sums};
+    at_last = false, up_keys.begin(block);
+    T* const from_zero[] = {rests, z_floor, z_rise, dz_floor, dz_above};
     for (T* array : from_zero) clear(array, block_rows<T>);
     // Lanes without a query have reached n - 1 from the start.
     for (extent i = 0; i < block_rows<T>; ++i) {
@@ -88,9 +87,13 @@ template <class T> struct RowScan : Program<T> {
 
   // Adds the scan to x for a tile, keys downwards. Backward keeps g of each pair, and dp / dx.
   void add(const Tile<T>& tile, T* x) {
-    const extent columns = tile.block.columns, kept = tile.first_key * columns;
+    const extent columns = tile.block.columns;
     if (!runs(tile.block.p)) return;
-    T *const kept_gate = backward ? kept_gates + kept : nullptr, *const slopes = backward ? kept_dp + kept : nullptr;
+    T *const kept_gate = backward ? up_keys.of_tile(tile, up_keys.factor) : nullptr, *const slopes =
+                                                                                         backward
+                                                                                             ? up_keys.of_tile(
+                                                                                                   tile, up_keys.dx)
+                                                                                             : nullptr;
     if (gates.query.at) gates.products(tile, gate_scores);
     was_at_last = at_last;
     const T* const positions = p_of_pairs;
@@ -144,8 +147,8 @@ template <class T> struct RowScan : Program<T> {
     const QueryBlock<T>& block = tile.block;
     const Problem<T>& p = block.p;
     if (!runs(p) || was_at_last) return false;
-    first_moving = tile.first_key;
-    T *const kept = kept_dx + tile.first_key * block.columns, *const dp = kept_dp + tile.first_key * block.columns;
+    up_keys.first = tile.first_key;
+    T *const kept = up_keys.of_tile(tile, kept_dx), *const dp = up_keys.of_tile(tile, up_keys.dx);
     const T* const positions = p_of_pairs;
     const T scale = p.scale;
     Vector<T> slope_sum = zero<T>();
@@ -165,8 +168,10 @@ template <class T> struct RowScan : Program<T> {
   void finish(const QueryBlock<T>& block, Pairing<T>& scores) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
-    for (extent first = first_moving; first < block.keys(); first += tile_keys<T>)
-      gradient_of_gates(Tile<T>(block, first, min(tile_keys<T>, block.keys() - first)), scores);
+    using V = Vector<T>;
+    up_keys.up(
+        block, [](V dp, V gate, V before, V sum) { return (before + (sum + dp)) * gate * (splat(T(1)) - gate); },
+        [&](const Tile<T>& tile, T* d_gates) { gather_scores(tile, d_gates, scores); });
     if (gates.query.at) gates.finish(block);
     for (extent n = 0; n < block.columns; n += lanes<T>)
       add_to_dz(block, n, ~0u, load(dz_floors + n), load(dz_floor + n), load(dz_above + n));
@@ -187,35 +192,17 @@ template <class T> struct RowScan : Program<T> {
   }
 
  private:
-  void gradient_of_gates(const Tile<T>& tile, Pairing<T>& scores) {
-    const extent columns = tile.block.columns, at = tile.first_key * columns;
-    T *const kept = kept_dx + at, *const d_gates = p_of_pairs;
-    sum_up(tile, kept_gates + at, kept_dp + at, d_gates);
+  void gather_scores(const Tile<T>& tile, T* d_gates, Pairing<T>& scores) {
+    T* const kept = up_keys.of_tile(tile, kept_dx);
     if (gates.query.at) {
       scale_tile(tile, gates.scale, d_gates);
       gates.gather(tile, d_gates);
     } else {
       const T scale = scores.scale;
-      for (extent n = 0, count = tile.keys * columns; n < count; n += lanes<T>)
+      for (extent n = 0, count = tile.keys * tile.block.columns; n < count; n += lanes<T>)
         store<T>(kept + n, load(kept + n) + load(d_gates + n) * splat(scale));
     }
     scores.gather(tile, kept);
-  }
-
-  // Writes dg g (1-g) for a tile, keys upwards.
-  void sum_up(const Tile<T>& tile, const T* gate_of, const T* dp, T* to) {
-    using V = Vector<T>;
-    const extent columns = tile.block.columns;
-    for (extent n = 0; n < columns; n += lanes<T>) {
-      const V before = load(dp_sums + n);
-      V sum = zero<T>();  // of this tile
-      for (extent at = n; at < tile.keys * columns; at += columns) {
-        const V gate = load(gate_of + at);
-        sum = sum + load(dp + at);
-        store<T>(to + at, (before + sum) * gate * (splat(T(1)) - gate));
-      }
-      store<T>(dp_sums + n, before + sum);
-    }
   }
 
   // sum_gates is pass 1: gates and sums. Pass 2 branches when a lane's floor changes; without a sigmoid in it a

@@ -3,7 +3,7 @@
 
 #include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tensor/raw.h"
 #include "tests/support/schemes.h"
 
@@ -58,10 +58,10 @@ TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite 
   far.x = {};
   const Bare xpos("xpos", 1, 4);
   double largest = 0;
-  for (const double number : xpos.output(far, tiled_executor()).to_vector())
+  for (const double number : xpos.output(far, Executor::tiled).to_vector())
     largest = std::isfinite(number) ? std::max(largest, std::fabs(number)) : std::numeric_limits<double>::infinity();
   CHECK(largest < 10);
-  CHECK_THROWS_WITH_AS((void)Bare("xpos(scale_base=64)", 1, 4).output(far, tiled_executor()),
+  CHECK_THROWS_WITH_AS((void)Bare("xpos(scale_base=64)", 1, 4).output(far, Executor::tiled),
       doctest::Contains("8191 apart in f32"), InputError);
 }
 

@@ -1,7 +1,7 @@
 // Properties of schemes that came after the papers. Worked numbers: worked/later.cpp.
 #include "tests/support/schemes.h"
 #include "autograd/inspect/capture.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -41,7 +41,7 @@ TEST_CASE("path: blocks give what the reflections give one by one, in value and 
   CHECK(distance(capture["beta"].gradient(), wanted[3]) < 1e-11);
   const Tensor whole = path.output(inputs);
   for (const index_t rows : {1, 40, 64, 149})  // queries that begin anywhere in a block
-    CHECK(distance(path.output(inputs, *strips_executor_of(rows)), whole) < 1e-12);
+    CHECK(distance(path.output(inputs, {Executor::strips, rows}), whole) < 1e-12);
 }
 
 TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 tokens finite") {
@@ -61,7 +61,7 @@ TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 toke
   const Tensor wanted = exact.output(single);
   for (Tensor* each : {&single.x, &single.query, &single.key, &single.value}) *each = cast(*each, DType::f32);
   CHECK(distance(cast(path.output(single), DType::f64), wanted) < 1e-3);  // a power series is wrong by over 1e20
-  const Tensor output = path.output(alike(8192, DType::f32), strips_executor());
+  const Tensor output = path.output(alike(8192, DType::f32), Executor::strips);
   CHECK(std::isfinite(largest(output)));
   CHECK(largest(output) < 6);  // at most the largest of the values
 }
@@ -81,8 +81,8 @@ TEST_CASE("mta: nothing but softmax at first") {
 }
 
 TEST_CASE("mta: rows need earlier queries, so that strips refuse; sizes that do not fit are refused") {
-  CHECK(!strips_executor().refusal(Bare("mta").stages()).empty());
-  CHECK(strips_executor().refusal(Bare("mta(queries=1)").stages()).empty());
+  CHECK(!refusal_of(Executor::strips, Bare("mta").stages()).empty());
+  CHECK(refusal_of(Executor::strips, Bare("mta(queries=1)").stages()).empty());
   CHECK(error_text([] { (void)Bare("mta(keys=4)"); }).find("an odd number required") != std::string::npos);
   CHECK(error_text([] { (void)Bare("mta(heads=3)"); }).find("groups of equal size") != std::string::npos);
   CHECK(error_text([] { (void)Bare("mta(mix_scores=yes)", 1); }).find("two or more required") != std::string::npos);
@@ -102,8 +102,8 @@ TEST_CASE("cable: its first form is the forgetting transformer with opposite sig
   const Bare cable("cable(weight=no, step=softplus)"), forgetting("forgetting");
   forgetting.set("gate.weight", cable["step.weight"] * -1.0);
   forgetting.set("gate.bias", cable["step.bias"] * -1.0);
-  for (const Executor* executor : executors())
-    CHECK(distance(cable.output(inputs, *executor), forgetting.output(inputs, *executor)) < 1e-13);
+  for (const Executor executor : all_executors)
+    CHECK(distance(cable.output(inputs, executor), forgetting.output(inputs, executor)) < 1e-13);
 }
 
 // Returns the inputs with a mask that hides token 2 from all other tokens.
@@ -133,8 +133,8 @@ TEST_CASE(
     CHECK(std::fabs(lost.at({0, 0, i, 3})) < 1e-15);
   }
   for (const char* text : {"forgetting", "forgetting(gates=pairs)", "cable"})
-    for (const Executor* executor : executors())
-      CHECK(distance(Bare(text).output(hidden, *executor), Bare(text).output(hidden)) < 1e-13);
+    for (const Executor executor : all_executors)
+      CHECK(distance(Bare(text).output(hidden, executor), Bare(text).output(hidden)) < 1e-13);
 }
 
 TEST_CASE("running sums of 2048 tokens: f32 is as near to f64 as without them, in value and gradients") {
@@ -148,20 +148,20 @@ TEST_CASE("running sums of 2048 tokens: f32 is as near to f64 as without them, i
       raw::copy_into(raw::cast(raw::cast(each.tensor, DType::f32), DType::f64), each.tensor);
     rounded.root().to(DType::f32);
     const AttendInputs inputs = random_inputs(2048, Sequence::run(2048), 1, 1, 4);
-    const auto results = [&](const Bare& scheme, DType dtype, const Executor& executor) {
+    const auto results = [&](const Bare& scheme, DType dtype, const AttendPlan& plan) {
       AttendInputs of = inputs;
       for (Tensor* each : {&of.x, &of.query, &of.key, &of.value})
         *each = requires_grad(raw::cast(raw::cast(each->detach(), DType::f32), dtype));
-      const Tensor output = scheme.output(of, executor);
+      const Tensor output = scheme.output(of, plan);
       std::vector<Tensor> all =
           grad(output, raw::cast(normal(output.shape(), 5), dtype), {of.query, of.key, of.value, of.x});
       all.push_back(output.detach());
       return all;
     };
-    const std::vector<Tensor> wanted = results(exact, DType::f64, tiled_executor());
-    for (const Executor* executor : executors()) {
-      CAPTURE(std::string(executor->name()));
-      const std::vector<Tensor> found = results(rounded, DType::f32, *executor);
+    const std::vector<Tensor> wanted = results(exact, DType::f64, Executor::tiled);
+    for (const Executor executor : all_executors) {
+      CAPTURE(std::string(name_of(executor)));
+      const std::vector<Tensor> found = results(rounded, DType::f32, executor);
       for (std::size_t k = 0; k < found.size(); ++k) {
         const Tensor off = raw::cast(found[k], DType::f64) - wanted[k];
         CAPTURE(k);
@@ -265,11 +265,11 @@ TEST_CASE("later schemes: whatever the padding on the left holds changes no bit 
       *each = raw::contiguous(each->detach() * 1.0);
       kernels(Device::cpu()).fill(slice(slice(*each, 0, 1, 2), each->rank() - 2, 0, 3), 1e30);
     }
-    for (const Executor* executor : executors()) {
-      if (!executor->refusal(scheme.stages()).empty()) continue;
-      CAPTURE(executor->name());
+    for (const Executor executor : all_executors) {
+      if (!refusal_of(executor, scheme.stages()).empty()) continue;
+      CAPTURE(name_of(executor));
       const auto behind = [&](const AttendInputs& inputs) {
-        return raw::contiguous(slice(scheme.output(inputs, *executor).detach(), 2, 3, 9));
+        return raw::contiguous(slice(scheme.output(inputs, executor).detach(), 2, 3, 9));
       };
       CHECK(same_bits(behind(plain), behind(odd)));
     }

@@ -1,6 +1,6 @@
 // Properties of stick-breaking attention and ssmax. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include "autograd/inspect/capture.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -26,7 +26,7 @@ TEST_CASE("stick_breaking: a key that a mask hides breaks nothing off, and the r
   mask.data<bool>()[4 * 5 + 2] = mask.data<bool>()[3 * 5 + 3] = false;
   inputs.sequence.given_mask = mask;
   const Bare scheme("stick_breaking(rest=self)", 1, 1, 5);
-  const Tensor pattern = scheme.run(inputs, reference_executor()).pattern;
+  const Tensor pattern = scheme.run(inputs, Executor::reference).pattern;
   const std::vector<double> row_3{0.25 * 0.75 * 0.75, 0.25 * 0.75, 0.25, 0, 0},
       row_4{0.25 * 0.75 * 0.75, 0.25 * 0.75, 0, 0.25, 0.75 * 0.75 * 0.75};
   for (index_t j = 0; j < 5; ++j) {
@@ -41,9 +41,9 @@ TEST_CASE("stick_breaking: behind a key that took the whole stick nothing has a 
   const AttendInputs inputs = with_logits(logits);
   for (const char* text : {"stick_breaking", "stick_breaking(rest=self)"}) {
     const Bare scheme(text, 1, 1, 200);
-    for (const Executor* executor : executors()) {
-      CAPTURE(std::string(executor->name()));
-      const Tensor last = slice(scheme.output(inputs, *executor), 2, 199, 200);
+    for (const Executor executor : all_executors) {
+      CAPTURE(std::string(name_of(executor)));
+      const Tensor last = slice(scheme.output(inputs, executor), 2, 199, 200);
       const std::vector<Tensor> by = grad(last, Tensor::ones(last.shape(), DType::f64), {inputs.key, inputs.value});
       for (const Tensor& gradient : by) CHECK(largest(slice(gradient, 2, 0, 150)) == 0);
       CHECK(by[0].at({0, 0, 150, 0}) == 0);  // saturated
@@ -61,7 +61,7 @@ TEST_CASE("stick_breaking: 2048 tokens in f32 are numbers, weights are not negat
     inputs.query = inputs.query.detach() * size;
     exact.query = raw::cast(inputs.query, DType::f64), exact.key = raw::cast(inputs.key.detach(), DType::f64);
     exact.value = raw::cast(inputs.value.detach(), DType::f64);
-    const BareAttention::Result found = scheme.run(inputs, reference_executor());
+    const BareAttention::Result found = scheme.run(inputs, Executor::reference);
     double least = 0, farthest = 0;
     const std::vector<double> weights = found.pattern.to_vector(), sums = sum(found.pattern, {-1}).to_vector();
     for (const double weight : weights) least = std::min(least, weight);
@@ -69,10 +69,10 @@ TEST_CASE("stick_breaking: 2048 tokens in f32 are numbers, weights are not negat
     CHECK(least == 0);
     CHECK(farthest < 2e-5);
     const std::vector<Named> wanted =
-        output_and_gradients(scheme, exact, reference_executor(), random_cotangent(exact, 6));
-    for (const Executor* executor : {&reference_executor(), &tiled_executor()}) {
-      CAPTURE(std::string(executor->name()));
-      const std::vector<Named> all = output_and_gradients(scheme, inputs, *executor, random_cotangent(inputs, 6));
+        output_and_gradients(scheme, exact, Executor::reference, random_cotangent(exact, 6));
+    for (const Executor executor : {Executor::reference, Executor::tiled}) {
+      CAPTURE(std::string(name_of(executor)));
+      const std::vector<Named> all = output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, 6));
       for (std::size_t k = 0; k < all.size(); ++k) {
         CAPTURE(all[k].name);
         CHECK(distance(all[k].tensor, wanted[k].tensor) < 5e-5 * std::max(1.0, largest(wanted[k].tensor)));

@@ -36,16 +36,16 @@ TEST_CASE("worked examples: the schemes that came after the papers") {
     CAPTURE(text);
     const ProbeInput input = probe_input_of("", tensors_of(each.at("given")), text, DType::f64, {});
     CHECK(input.drawn.empty());
-    for (const Executor* executor : executors()) {
-      CAPTURE(executor->name());
-      if (!executor->refusal(input.scheme->stages()).empty()) continue;
-      const NamedTensors made = run_probe(input, *executor).tensors;
+    for (const Executor executor : all_executors) {
+      CAPTURE(name_of(executor));
+      if (!refusal_of(executor, input.scheme->stages()).empty()) continue;
+      const NamedTensors made = run_probe(input, executor).tensors;
       for (const auto& expected : tensors_of(each.at("expected"))) {
         const std::string& name = expected.first;
         const Tensor& wanted = expected.second;
         CAPTURE(name);
         const Tensor* const ours = named(name, made);
-        if (executor != &reference_executor() && !ours) continue;  // only the reference shows pairs
+        if (executor != Executor::reference && !ours) continue;  // only the reference shows pairs
         REQUIRE(ours);
         const bool by_pair = wanted.rank() == 4 && wanted.size(2) == 5 && wanted.size(3) == 5;
         const auto visible = [&](const Tensor& x) { return by_pair ? input.given.sequence.masked(x) : x; };

@@ -8,7 +8,7 @@
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/capture.h"
 #include "examples/whence/verify/bare_attention.h"
-#include "nn/attention/executors.h"
+#include "nn/attention/plan.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
@@ -128,7 +128,7 @@ class Example {
     result.output = matmul(result.pattern, input("v"));
     return result;
   }
-  Tensor output(const Executor& executor) const { return executor.attend(inputs(input("q"), input("k")), stages()); }
+  Tensor output(const AttendPlan& plan) const { return attend(inputs(input("q"), input("k")), stages(), plan); }
 
  private:
   SchemeSizes sizes() const {
@@ -162,7 +162,7 @@ class Example {
     return {.x = x, .query = q, .key = k, .value = input("v"), .sequence = sequence()};
   }
 
-  Result run(const Tensor& q, const Tensor& k) const { return scheme_->run(inputs(q, k), reference_executor()); }
+  Result run(const Tensor& q, const Tensor& k) const { return scheme_->run(inputs(q, k), Executor::reference); }
 
   const Setting& setting_;
   const json& json_;
@@ -199,7 +199,7 @@ inline void check_attention(const Example& it) {
   CHECK(distance(result.pattern, worked_tensor(outputs.at("probs"))) < worked_tolerance);
   check_loss(it, result.logits, "W");
   check_output(it, result.output);
-  if (!it.has_two_layers()) check_output(it, it.output(strips_executor()));  // no other run has their sum
+  if (!it.has_two_layers()) check_output(it, it.output(Executor::strips));  // no other run has their sum
 }
 
 // Compares pairs that the mask allows.

@@ -68,7 +68,7 @@ TEST_CASE("rung: the reference executor's output and gradients") {
         rung.gradients[0] + through_z[0], rung.gradients[1], rung.gradients[2], through_z[1]};
 
     const Tensor output =
-        reference_executor().attend({{}, leaves[0], leaves[1], leaves[2], Sequence::run(c.tokens)}, scheme.stages());
+        attend({{}, leaves[0], leaves[1], leaves[2], Sequence::run(c.tokens)}, scheme.stages(), Executor::reference);
     CHECK(apart(output, rung.output) < 1e-13);
     const std::vector<Tensor> expected = grad(output, rung.cotangent, leaves);
     for (std::size_t n = 0; n < leaves.size(); ++n) {
@@ -87,11 +87,11 @@ TEST_CASE("rung: the tiles compute what it computes, in f64 and f32") {
       dtype == DType::f64 ? run_rung<double>(rung) : run_rung<float>(rung);
       const std::vector<Tensor> leaves{
           requires_grad(rung.q), requires_grad(rung.k), requires_grad(rung.v), requires_grad(rung.z)};
-      TiledAttention facts;
+      TiledCall facts;
       facts.scale = 1 / std::sqrt(static_cast<double>(c.dim));
-      TiledAttention::Operands operands;
-      operands[TiledAttention::query] = leaves[0], operands[TiledAttention::key] = leaves[1];
-      operands[TiledAttention::value] = leaves[2], operands[TiledAttention::position_logits] = leaves[3];
+      TiledCall::Operands operands;
+      operands[TiledCall::query] = leaves[0], operands[TiledCall::key] = leaves[1];
+      operands[TiledCall::value] = leaves[2], operands[TiledCall::position_logits] = leaves[3];
       const Tensor output = tiled_attention(facts, operands).output;
       const double allowed = dtype == DType::f64 ? 1e-13 : 1e-4;
       CHECK(apart(rung.output, output) < allowed);

@@ -80,7 +80,7 @@ TEST_CASE("rung of the mix: the reference executor's output and gradients") {
     for (const std::size_t n : {q, k, v})
       leaves.push_back(requires_grad(mix.operands[n])), found.push_back(mix.gradients[n]);
     const Tensor output =
-        reference_executor().attend({{}, leaves[4], leaves[5], leaves[6], Sequence::run(c.tokens)}, scheme.stages());
+        attend({{}, leaves[4], leaves[5], leaves[6], Sequence::run(c.tokens)}, scheme.stages(), Executor::reference);
     CHECK(apart(output, mix.output) < 1e-13);
     const std::vector<Tensor> expected = grad(output, mix.cotangent, leaves);
     for (std::size_t n = 0; n < leaves.size(); ++n) {
@@ -100,12 +100,12 @@ TEST_CASE("rung of the mix: the tiles compute what it computes, in f64 and f32")
       dtype == DType::f64 ? run_rung<double>(c, mix) : run_rung<float>(c, mix);
       std::vector<Tensor> leaves;
       for (const Tensor& x : mix.operands) leaves.push_back(requires_grad(x));
-      TiledMix at;
+      TiledCall at;
       at.scale = 1 / std::sqrt(static_cast<double>(c.dim));
       at.left = c.left, at.right = c.kernel - 1 - c.left, at.table_lowest = -at.right;
-      TiledMix::Operands operands;
-      const TiledMix::Operand names[] = {TiledMix::query, TiledMix::key, TiledMix::value, TiledMix::distance_table,
-          TiledMix::mix_input, TiledMix::mix_table, TiledMix::mix_output};
+      TiledCall::Operands operands;
+      const TiledCall::Operand names[] = {TiledCall::query, TiledCall::key, TiledCall::value, TiledCall::distance_table,
+          TiledCall::mix_input, TiledCall::mix_table, TiledCall::mix_output};
       for (std::size_t n = 0; n < operand_count; ++n) operands[names[n]] = leaves[n];
       const Tensor output = tiled_mix(at, operands);
       const double allowed = dtype == DType::f64 ? 1e-13 : 1e-4;

@@ -1,5 +1,6 @@
-#include "tensor/ranks/collectives.h"
+#include "tensor/ranks/ranks.h"
 
+#include <bit>
 #include <cstring>
 
 #include "tensor/raw.h"
@@ -14,7 +15,32 @@ struct Interval {
 
 Tensor part(const Tensor& x, Interval at) { return raw::slice(x, 0, at.begin, at.end); }
 
+std::size_t bytes_in(const Tensor& x) { return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()); }
+
 }  // namespace
+
+void Communicator::require_peer(int peer) const {
+  if (peer < 0 || peer >= size_ || !std::has_single_bit(static_cast<unsigned>(peer ^ rank_)))
+    fail("exchange", "rank ", peer, " given to rank ", rank_, " of ", size_,
+        "; a rank whose number differs in one bit required");
+}
+
+void Communicator::exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) {
+  require_peer(peer);
+  if (mine.size() != theirs.size())
+    fail("exchange", mine.size(), " bytes to send and ", theirs.size(), " to receive given; equally many required");
+  exchange_bytes(peer, mine, theirs);
+}
+
+void Communicator::exchange(int peer, const Tensor& mine, const Tensor& theirs) {
+  if (!mine.is_contiguous() || !theirs.is_contiguous() || mine.dtype() != theirs.dtype() ||
+      mine.numel() != theirs.numel() || !(mine.device() == theirs.device()) || !reaches(mine.device()))
+    fail("exchange", mine.shape(), " and ", theirs.shape(),
+        " given; two contiguous tensors alike, on a device that this communicator reaches, required");
+  if (mine.device().is_cpu()) return exchange(peer, {mine.bytes(), bytes_in(mine)}, {theirs.bytes(), bytes_in(theirs)});
+  require_peer(peer);
+  exchange_on_device(peer, mine, theirs);
+}
 
 // Recursive halving, then doubling (Rabenseifner 2004). The nearest rank comes first, so that each sum is the balanced
 // tree over ranks; a + b has the same bits as b + a.
@@ -107,7 +133,7 @@ void broadcast(Communicator& ranks, std::span<std::byte> bytes) {
 
 void broadcast(Communicator& ranks, const Tensor& tensor) {
   const Tensor here = tensor.device().is_cpu() ? tensor : raw::to_device(tensor, Device::cpu());
-  broadcast(ranks, {here.bytes(), static_cast<std::size_t>(here.numel()) * size_of(here.dtype())});
+  broadcast(ranks, {here.bytes(), bytes_in(here)});
   if (!tensor.device().is_cpu()) raw::copy_into(raw::to_device(here, tensor.device()), tensor);
 }
 

@@ -29,6 +29,14 @@
 //                        or slope_h p_ij, slopes [h]
 //
 // A sink [h] is one more logit in every row, without key or value: e^{sink_h - m_i} is a part of Z_i.
+//
+// The head mix of DAPE and CDAPE (arXiv:2405.14722 and 2410.04798): the scores of one head enter the logits of all.
+//   A_hij       = S_hij + piece_hij + table[h, i-j] + sum_{d,t} W2[h d t] hidden_d[i, j + t - left]
+//   hidden_d[i, c] = leaky_relu(u[e, d, i-c] + sum_{x,t} W1[d x t] X_x[i, c + t - left])
+// mix_input W1 [d x t], mix_table u [e d n], mix_output W2 [h d t], t < left + 1 + right. u holds b1, and W1 applied to
+// the part of the base's bias that is a table by distance; e = min(c - first key that is present, left) columns are on
+// the left of c. Pieces add a channel for each head after those of the scores: X = [S, piece] where i sees j, else 0.
+// Without pieces X = S.
 #pragma once
 
 #include <array>
@@ -39,8 +47,8 @@
 
 namespace whence {
 
-// The facts of both ops. A head mix (tensor/tiles/mix_kernel.h) refuses steps, stick and bins.
-struct TiledFacts : TiledOperands {
+// A call of either op: its facts, while the operands stand beside it. A head mix refuses steps, stick and bins.
+struct TiledCall : TiledOperands {
   using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
 
   double scale = 1;
@@ -56,16 +64,25 @@ struct TiledFacts : TiledOperands {
   bool stick = false, rest_to_self = false;
   Tensor bin_of = {};  // i64 [n]: m steps are in bin bin_of[m - lowest], which is below `bins`
   index_t bins = 0;
+  double relative_scale = 1, gate_scale = 1, position_scale = 1;
 
   // Number ((b h' + h) total_rows + first_row + i) j' + j of the stream decides if P_ij is kept; h' heads, j' keys.
   double dropout = 0;  // in [0, 1)
   Stream stream = {};
   index_t total_rows = 0;
-};
 
-struct TiledAttention : TiledFacts {
-  double relative_scale = 1, gate_scale = 1, position_scale = 1;
+  // The head mix alone.
+  bool mixes = false;                        // this is one
+  index_t left = 0, right = 0;               // taps on either side
+  index_t table_lowest = 0;                  // the step that u's row 0 holds
+  index_t behind = 0;                        // columns of hidden after the last key, if the run continues
+  bool remask = false;                       // hidden is 0 where row i does not see the column
+  bool adds_pieces = true;                   // false: the mix alone reads pieces, which are not added to A
+  double slope = 0.01;                       // of leaky_relu
+  index_t scratch_bytes = index_t(1) << 30;  // the limit for pairs on a GPU (tensor/tiles/gpu_programs.h)
 
+  Ops op() const { return mixes ? mix : attention; }
+  const char* name() const { return mixes ? "tiled_mix" : "tiled_attention"; }
   // Runs on the CPU, and on a GPU if gpu_refusal (tensor/tiles/gpu_programs.h) is empty; the planned CPU
   // (tensor/device/planned.cpp) takes the same memory and computes nothing. Rows are contiguous: output [b h i c],
   // bin_sums [b h i n] or undefined, norms [b h i 2]: what backward needs of each row.
