@@ -8,9 +8,9 @@
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/model_plan.h"
+#include "examples/whence/machine/named_models.h"
 #include "examples/whence/report/table.h"
 #include "nn/attention/plan.h"
-#include "nn/models.h"
 #include "tensor/error.h"
 
 namespace whence {

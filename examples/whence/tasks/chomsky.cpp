@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "examples/whence/machine/named_models.h"
 #include "examples/whence/tasks/paper_figures.h"
-#include "nn/models.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {

@@ -9,9 +9,9 @@
 #include <numeric>
 
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/machine/named_models.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task.h"
-#include "nn/models.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "nn/models.h"
+#include "examples/whence/machine/named_models.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"

@@ -2,7 +2,7 @@
 #include "examples/whence/machine/placement.h"
 
 #include "examples/whence/machine/model_plan.h"
-#include "nn/models.h"
+#include "examples/whence/machine/named_models.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"

@@ -1,4 +1,4 @@
-#include "nn/models.h"
+#include "examples/whence/machine/named_models.h"
 
 #include "tensor/error.h"
 #include "tensor/suggest.h"
