@@ -1,5 +1,4 @@
-// Kernels for duals on a GPU: the CPU's, on copies. Gradient checks alone need them. Kernels that move numbers are the
-// GPU's own.
+// Kernels for duals on a GPU: the CPU's, on copies. Gradient checks alone need them. fill and copy are the GPU's own.
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime/backend.h"
 #include "tensor/convolution.h"
@@ -46,6 +45,9 @@ class DualKernels final : public CudaKernels {
     run(&K::unary_backward, f, p, saved, dy, Result{dx});
   }
   void binary(Binary f, const T& a, const T& b, const T& y) override { run(&K::binary, f, a, b, Result{y}); }
+  void masked(const T& x, const T& mask, double value, const T& y) override {
+    run(&K::masked, x, mask, value, Result{y});
+  }
   void reduce(Reduction f, const T& x, const T& out) override { run(&K::reduce, f, x, Result{out}); }
   void argmax(const T& x, const T& out) override { run(&K::argmax, x, Result{out}); }
   void matmul(const T& a, const T& b, const T* bias, double alpha, const T& out) override {
