@@ -8,7 +8,7 @@
 namespace whence {
 namespace {
 
-class PlainMemory final : public Memory {
+class SystemMemory final : public Memory {
  public:
   void* allocate(std::size_t bytes) override {
     if (void* const block = std::aligned_alloc(64, (bytes + 63) / 64 * 64)) return block;
@@ -22,13 +22,14 @@ class PlainMemory final : public Memory {
 
 using Find = Backend (*)(Device);
 
-Backend plain_backend(Device) {
-  static PlainMemory& memory = *new PlainMemory;  // never destroyed: tensors in static storage may be freed later
-  return {&plain_kernels(), &memory};
+Backend core_backend(Device) {
+  static SystemMemory& memory = *new SystemMemory;  // never destroyed: tensors in static storage may be freed later
+  static Kernels kernels;
+  return {&kernels, &memory};
 }
 
 Find& found_by(Device::Kind kind) {
-  static Find finds[3] = {plain_backend, nullptr, nullptr};
+  static Find finds[3] = {core_backend, nullptr, nullptr};
   return finds[static_cast<std::size_t>(kind)];
 }
 

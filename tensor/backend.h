@@ -1,5 +1,5 @@
-// Backend: what a device must provide. Each kind of device registers its own. The core registers the CPU's plain
-// backend, which any other backend for the CPU replaces.
+// Backend: what a device must provide. Each kind of device registers its own. The core has the CPU's kernels on one
+// thread, and memory from the system; any other backend for the CPU replaces them.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +48,7 @@ struct Backend {
   Memory* memory = nullptr;
   IndexLauncher* launcher = nullptr;  // null: index-style ops are host loops
   DeviceRuntime* runtime = nullptr;   // tensor/device/device_runtime.h; null: nothing to wait for
+  Kernels* of_duals = nullptr;        // null: `kernels` compute with duals as well
 };
 
 // static const RegisteredBackend registered(Device::Kind::cpu, [](Device) -> Backend { ... });

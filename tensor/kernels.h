@@ -1,7 +1,5 @@
-// The kernels of a device. Each has a plain body in tensor/plain/: the loops one would write on a blackboard, for any
-// strides and dtype, on one thread; tensors of a GPU are copied to the CPU and back. A device overrides what it does
-// faster, and must override fill and copy if its memory is not the CPU's. Optional fused kernels are in
-// tensor/device/joined_kernels.h.
+// The kernels of a device. Their bodies in tensor/kernels/ are the CPU's, for any dtype, duals included; a device whose
+// memory is not the CPU's overrides all. Optional fused kernels are in tensor/device/joined_kernels.h.
 // Callers are raw.h, the ops in autograd/ops/, optimiser and initialisation. They have checked shapes, dtypes and
 // devices and made the outputs: kernels only compute. Every result is the same for any number of threads. An override
 // may rely on the layouts stated below.
@@ -139,9 +137,7 @@ class Kernels : public MatrixLayout {
   virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
 };
 
-Kernels& plain_kernels();
-Kernels& kernels(Device device);  // throws Error if this build has no such device
-// The kernels of x's device; for duals the plain ones, the only kernels that handle duals.
-Kernels& kernels(const Tensor& x);
+Kernels& kernels(Device device);    // throws Error if this build has no such device
+Kernels& kernels(const Tensor& x);  // of x's device and dtype
 
 }  // namespace whence

@@ -17,6 +17,11 @@ inline void run_in_order(index_t chunks, RunChunk run_chunk, const void* body) {
 inline void (*run_chunks)(index_t chunks, RunChunk run_chunk, const void* body) = run_in_order;
 }  // namespace detail
 
+// Elements of a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
+inline constexpr index_t cpu_grain = 16384;
+// Returns the number of rows of `width` elements in a chunk.
+constexpr index_t rows_per_chunk(index_t width) { return width >= cpu_grain ? 1 : cpu_grain / (width > 0 ? width : 1); }
+
 // Calls f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). Exceptions of f reach the
 // caller, from the serial loop at once, from helpers after all have stopped; the remaining work is skipped. A nested
 // loop runs on the thread that reaches it. Note [Threads that wait] is in threads.cpp.

@@ -2,42 +2,52 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
-#include "tensor/merged_axes.h"
 #include "tensor/parallel.h"
 
 namespace whence {
 
-// N operands of one shape, seen through merged axes. Elements are numbered in row-major order of the shape.
-template <int N> class StridedLoop {
+// N operands of one shape, seen through merged axes (merged_axes.h). Elements are numbered in row-major order of the
+// shape.
+template <std::size_t N> class StridedLoop {
  public:
   using Offsets = std::array<index_t, N>;
 
-  StridedLoop(const Shape& shape, const std::array<Strides, N>& strides) {
-    const Axes<N> axes = merged(shape, strides);
-    for (int axis = 0; axis < axes.shape.rank(); ++axis, ++rank_) {
-      axes_[at(axis)].extent = axes.shape[axis];
-      for (std::size_t k = 0; k < N; ++k) axes_[at(axis)].step[k] = axes.strides[k][axis];
+  StridedLoop(const Shape& shape, const std::array<Strides, N>& strides)
+      : StridedLoop(shape, shape.rank(), [&](std::size_t k, int axis, index_t) { return strides[k][axis]; }) {}
+  // Over the leading axes; stride_of(operand, axis, elements of the axes after it).
+  template <class StrideOf> StridedLoop(const Shape& shape, int axes, const StrideOf& stride_of) {
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      const index_t extent = shape[axis];
+      if (extent != 1) {
+        Offsets step;
+        for (std::size_t k = 0; k < N; ++k) step[k] = stride_of(k, axis, count_);
+        bool even = rank_ > 0;
+        for (std::size_t k = 0; k < N && even; ++k) even = step[k] == last().step[k] * last().extent;
+        even ? void(last().extent *= extent) : void(axes_[static_cast<std::size_t>(rank_++)] = {extent, step});
+      }
+      count_ *= extent;
     }
-    count_ = numel(shape);
-    rank_ = std::max(rank_, 1);
+    if (rank_ == 0) axes_[0] = {1, {}}, rank_ = 1;
   }
 
   index_t count() const { return count_; }
   // Returns operand k's stride within a run. A run is the last axis after merging.
-  index_t inner_stride(int k) const { return axes_[at(rank_ - 1)].step[at(k)]; }
+  index_t inner_stride(std::size_t k) const { return axes_[0].step[k]; }
 
   // Calls body(offsets, n) for consecutive runs along the last axis that together cover the elements [begin, end).
   template <class Body> void run(index_t begin, index_t end, const Body& body) const {
     if (begin >= end) return;
-    const Axis& inner = axes_[at(rank_ - 1)];
-    index_t column = begin % inner.extent;
-    std::array<index_t, max_rank> position{};
-    Offsets row = seek(begin / inner.extent, position);
+    const Axis& inner = axes_[0];
+    std::array<index_t, max_rank> position;
+    index_t column = begin;
+    Offsets row{};
+    if (rank_ > 1) column = begin % inner.extent, row = seek(begin / inner.extent, position);
     while (true) {
       const index_t n = std::min(inner.extent - column, end - begin);
       Offsets start = row;
-      for (int k = 0; k < N; ++k) start[at(k)] += column * inner.step[at(k)];
+      for (std::size_t k = 0; k < N; ++k) start[k] += column * inner.step[k];
       body(start, n);
       begin += n;
       if (begin >= end) return;
@@ -53,33 +63,34 @@ template <int N> class StridedLoop {
 
  private:
   struct Axis {
-    index_t extent = 1;
-    Offsets step{};
+    index_t extent;
+    Offsets step;
   };
-  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  using Position = std::array<index_t, max_rank>;
+  Axis& last() { return axes_[static_cast<std::size_t>(rank_ - 1)]; }
 
   // Returns the offsets of the first element of row `row`, and sets position[axis] for the outer axes.
-  Offsets seek(index_t row, std::array<index_t, max_rank>& position) const {
+  Offsets seek(index_t row, Position& position) const {
     Offsets offsets{};
-    for (int axis = rank_ - 2; axis >= 0; --axis) {
-      position[at(axis)] = row % axes_[at(axis)].extent;
-      row /= axes_[at(axis)].extent;
-      for (int k = 0; k < N; ++k) offsets[at(k)] += position[at(axis)] * axes_[at(axis)].step[at(k)];
+    for (std::size_t axis = 1; axis < static_cast<std::size_t>(rank_); ++axis) {
+      position[axis] = row % axes_[axis].extent;
+      row /= axes_[axis].extent;
+      for (std::size_t k = 0; k < N; ++k) offsets[k] += position[axis] * axes_[axis].step[k];
     }
     return offsets;
   }
 
-  void next_row(Offsets& row, std::array<index_t, max_rank>& position) const {
-    for (int axis = rank_ - 2; axis >= 0; --axis) {
-      const Axis& outer = axes_[at(axis)];
-      for (int k = 0; k < N; ++k) row[at(k)] += outer.step[at(k)];
-      if (++position[at(axis)] < outer.extent) return;
-      for (int k = 0; k < N; ++k) row[at(k)] -= outer.extent * outer.step[at(k)];
-      position[at(axis)] = 0;
+  void next_row(Offsets& row, Position& position) const {
+    for (std::size_t axis = 1; axis < static_cast<std::size_t>(rank_); ++axis) {
+      const Axis& outer = axes_[axis];
+      for (std::size_t k = 0; k < N; ++k) row[k] += outer.step[k];
+      if (++position[axis] < outer.extent) return;
+      for (std::size_t k = 0; k < N; ++k) row[k] -= outer.extent * outer.step[k];
+      position[axis] = 0;
     }
   }
 
-  std::array<Axis, max_rank> axes_;
+  std::array<Axis, max_rank> axes_;  // the innermost first
   int rank_ = 0;
   index_t count_ = 1;
 };

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 # Files that a newcomer reads first, in this order.
-FIRST = """tensor/tensor.h tensor/plain/softmax.cpp autograd/op.h autograd/ops/lerp_at.cpp autograd/backward.cpp
+FIRST = """tensor/tensor.h tensor/kernels/softmax.cpp autograd/op.h autograd/ops/lerp_at.cpp autograd/backward.cpp
 nn/attention/position.h nn/positional/cope.cpp nn/attention/executor_reference.cpp nn/transformer.cpp nn/training/step.h""".split()
 FOREIGN = r"^(cblas_|openblas_|pthread_create|MPI_|cu[A-Z]|nccl)"
 
@@ -55,9 +55,9 @@ def main():
     wanted, defined = symbols_of(archive)
     faults += [f"undefined: {name}" for name in sorted(wanted - defined) if "6whence" in name or re.match(FOREIGN, name)]
     schemes = {path for path in found if path.startswith("nn/positional/")}
-    plain = {path for path in found if path.startswith("tensor/plain/")}
+    kernels = {path for path in found if path.startswith("tensor/kernels/")}
     print(f"whence_core: {len(found)} files, {lines(found, found)} lines; without the schemes {lines(found.keys() - schemes, found)}; "
-          f"plain kernels {lines(plain, found)}")
+          f"kernels {lines(kernels, found)}")
     for path in FIRST:
         print(f"  {lines([path], found) if path in found else 0:4} {path}")
         if path not in found:

@@ -40,7 +40,6 @@ template <class T, class Out> void multiply_now(const BlasProduct& p, const Blas
   using C = compute_t<T>;
   const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
   std::vector<C> product(static_cast<std::size_t>(p.m * p.n));
-  blas::require_buffers(1);
   const T* const bias = device_numbers<T>(e.bias);
   T *const before = device_numbers<T>(e.before_gelu), *const row_sums = device_numbers<T>(e.row_sums);
   for (index_t batch = 0; batch < p.batch; ++batch) {

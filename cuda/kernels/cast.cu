@@ -1,5 +1,5 @@
 // Copies into another dtype: in packs between contiguous floating tensors, otherwise element by element. Not in
-// copy.cu, as they are in tensor/cpu/copy.cpp: its kernels for pairs of dtypes compile as long as all the others there.
+// copy.cu, as they are in tensor/kernels/copy.cpp: its kernels for pairs of dtypes compile as long as all the others there.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"

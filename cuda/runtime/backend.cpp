@@ -128,7 +128,7 @@ static Backend find_gpu(Device) {
     fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
   static CudaRuntime& runtime = *new CudaRuntime;
   static CudaKernels& kernels = *new CudaKernels;
-  return {&kernels, &gpu_memory(), &index_launcher(), &runtime};
+  return {&kernels, &gpu_memory(), &index_launcher(), &runtime, &dual_kernels()};
 }
 static const RegisteredBackend registered(Device::Kind::cuda, find_gpu);
 

@@ -14,4 +14,6 @@ gpu::emulator::Settings* emulator_settings();
 // emulated one.
 IndexLauncher& index_launcher();
 
+Kernels& dual_kernels();  // for duals on cuda:0: duals.cpp
+
 }  // namespace whence

@@ -8,7 +8,7 @@
 // gates as long as e is zero, as it is initially; at p_max, because of the clamp; at integer positions, where floor and
 // ceiling are one row; in saturated gates.
 // The last equation is implemented once for each way to compute it. A test compares each with the one before:
-//   here -> autograd/ops/lerp_at.cpp -> tensor/plain/lookup.cpp -> tensor/cpu/lerp.cpp, cuda/kernels/lerp.cu
+//   here -> autograd/ops/lerp_at.cpp -> tensor/kernels/lerp.cpp, cuda/kernels/lerp.cu
 //   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
 //             on a GPU: cuda/kernels/tiles/gate_scan.h
 //   for learners: cuda/ladder/cope.cu, cope_attention.cu

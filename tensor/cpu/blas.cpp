@@ -3,9 +3,6 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -35,56 +32,35 @@ bool there_is_room() {
   return true;
 }
 
+// Counts the buffers. OpenBLAS allocates another one if all that it has are in use, so the count grows by one at a time,
+// each after a test that there is room.
 class Buffers {
  public:
-  void require(int threads) {
-    const int wanted = std::min(threads, most);
-    if (asked_for_.load(std::memory_order_acquire) >= wanted) return;
-    std::unique_lock lock(mutex_);
-    one_is_free_.wait(lock, [this] { return in_use_ == 0; });  // so that OpenBLAS hands out its free buffers first
-    take_up_to(wanted);
-    if (there_are_ == 0) {
-      throw OutOfMemory(error_at_call_site(
-                            "matmul", to_text("no room for OpenBLAS, which computes in ", bytes_text(buffer_bytes),
-                                          " of address space; a higher limit (ulimit -v) or a smaller model required")),
-          {.asked = buffer_bytes});
-    }
-    asked_for_.store(std::max(asked_for_.load(), wanted), std::memory_order_release);
-  }
-
   void enter() {
     std::unique_lock lock(mutex_);
-    one_is_free_.wait(lock, [this] { return in_use_ < there_are_; });
+    while (in_use_ == there_are_) {
+      if (there_are_ < most && there_is_room()) {
+        ++there_are_;
+      } else if (there_are_ == 0) {
+        throw OutOfMemory(error_at_call_site("matmul",
+                              to_text("no room for OpenBLAS, which computes in ", bytes_text(buffer_bytes),
+                                  " of address space; a higher limit (ulimit -v) or a smaller model required")),
+            {.asked = buffer_bytes});
+      } else {
+        one_is_free_.wait(lock);
+      }
+    }
     ++in_use_;
   }
   void leave() {
-    {
-      const std::scoped_lock lock(mutex_);
-      --in_use_;
-    }
-    one_is_free_.notify_all();
+    const std::scoped_lock lock(mutex_);
+    --in_use_;
+    one_is_free_.notify_one();
   }
 
  private:
-  // A library without these two functions is not an OpenBLAS that retries for ever, so no buffers are taken.
-  void take_up_to(int wanted) {
-    const auto take = reinterpret_cast<void* (*)(int)>(dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
-    const auto give_back = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "blas_memory_free"));
-    std::array<void*, most> held{};
-    int count = 0;
-    while (count < wanted && (count < there_are_ || there_is_room())) {
-      void* const buffer = take && give_back ? take(0) : nullptr;
-      if (take && give_back && !buffer) break;
-      held[static_cast<std::size_t>(count++)] = buffer;
-    }
-    for (int k = 0; k < count; ++k)
-      if (held[static_cast<std::size_t>(k)]) give_back(held[static_cast<std::size_t>(k)]);
-    there_are_ = std::max(there_are_, count);
-  }
-
   std::mutex mutex_;
   std::condition_variable one_is_free_;
-  std::atomic<int> asked_for_{0};
   int there_are_ = 0, in_use_ = 0;
 };
 
@@ -119,8 +95,6 @@ class OneCall {
 };
 
 }  // namespace
-
-void require_buffers(int threads) { buffers().require(threads); }
 
 template <class T>
 void multiply(

@@ -1,53 +1,17 @@
-// The kernels that the CPU has faster than the plain loop: one class, its functions by family in *.cpp.
+// The CPU's kernels in a whole build: those of the core, on many threads, and products by OpenBLAS and tiles.
 #pragma once
 
-#include "tensor/adam.h"
 #include "tensor/device/joined_kernels.h"
 
 namespace whence {
 
-// Elements of a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
-inline constexpr index_t cpu_grain = 16384;
-
-// Returns the number of rows of `width` elements in a chunk.
-constexpr index_t rows_per_chunk(index_t width) { return width >= cpu_grain ? 1 : cpu_grain / (width > 0 ? width : 1); }
-
+#ifdef __EMSCRIPTEN__
+using CpuKernels = JoinedKernels;  // a page has the core's products
+#else
 class CpuKernels final : public JoinedKernels {
  public:
-  void fill(const Tensor& out, double value) override;
-  void copy(const Tensor& from, const Tensor& to) override;
-  void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) override;
-  void unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
-  void binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) override;
-  void masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
-  void reduce(Reduction f, const Tensor& x, const Tensor& out) override;
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) override;
-  void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
-  void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
-  void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
-      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
-  void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dsum,
-      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
-  void cross_entropy(
-      const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
-  void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
-      const Tensor& dy, double share, const Tensor& dx) override;
-  void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) override;
-  void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) override;
-  void gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
-  void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
-  void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
-  void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
-      const Tensor& dposition) override;
-  void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) override;
-  void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) override;
-  void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
-      const Tensor& y) override;
-  void convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) override;
-  void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;
-  void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) override;
-  void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) override;
-  void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) override;
 };
+#endif
 
 }  // namespace whence

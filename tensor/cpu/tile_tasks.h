@@ -6,7 +6,6 @@
 #include <atomic>
 #include <vector>
 
-#include "tensor/cpu/kernels.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/cpu/tiles/sets.h"
 #include "tensor/pairs.h"

@@ -7,15 +7,9 @@
 
 namespace whence {
 
-// tensor/cpu/kernels.cpp, tensor/device/planned.cpp and cuda/runtime/backend.cpp register these.
+// tensor/cpu/backend.cpp, tensor/device/planned.cpp and cuda/runtime/backend.cpp register these.
 JoinedKernels& joined_kernels(Device device) { return static_cast<JoinedKernels&>(kernels(device)); }
-JoinedKernels& plain_joined_kernels() {
-  static JoinedKernels plain;
-  return plain;
-}
-JoinedKernels& joined_kernels(const Tensor& x) {
-  return &kernels(x) == &plain_kernels() ? plain_joined_kernels() : joined_kernels(x.device());
-}
+JoinedKernels& joined_kernels(const Tensor& x) { return static_cast<JoinedKernels&>(kernels(x)); }
 Allocator& memory_of(Device device) { return static_cast<Allocator&>(*backend_of(device).memory); }
 
 DeviceRuntime& runtime_of(Device device) {

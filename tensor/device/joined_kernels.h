@@ -57,6 +57,5 @@ class JoinedKernels : public Kernels {
 
 JoinedKernels& joined_kernels(Device device);    // throws Error if this build has no such device
 JoinedKernels& joined_kernels(const Tensor& x);  // those that kernels(x) returns
-JoinedKernels& plain_joined_kernels();
 
 }  // namespace whence

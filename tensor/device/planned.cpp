@@ -40,7 +40,7 @@ class PlannedKernels final : public JoinedKernels {
   void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
   void binary(Binary, const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
   void reduce(Reduction, const Tensor& x, const Tensor&) override { count(x); }
-  // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). Its other scratch is small or short-lived.
+  // The CPU widens 16-bit products (tensor/cpu/products.cpp). Its other scratch is small or short-lived.
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double, const Tensor& out) override {
     count_products(out.numel(), a.size(-1));
     if (bias) count(out);

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "tensor/cpu/block.h"
+#include "tensor/kernels/block.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

@@ -21,8 +21,8 @@ struct CheckReport {
 
 // Checks every sample of the op in several memory layouts: gradients by dual numbers and by differences; second
 // derivatives, or their refusal if the op declares `once`; equal bits when repeated and on any number of threads; no write
-// outside its results; values and gradients in f32, bf16 and f16 near those in f64; f64 values equal to the plain kernels'
-// (tensor/plain/). Then checks, if the op has them, its reference, its parts, and the calls that it must refuse.
+// outside its results; values and gradients in f32, bf16 and f16 near those in f64; f64 values equal to those
+// in duals. Then checks, if the op has them, its reference, its parts, and the calls that it must refuse.
 // Throws InputError if no op of this name has samples.
 [[nodiscard]] CheckReport check_op(const std::string& name);
 [[nodiscard]] CheckReport check_op(const CheckedOp& op);

@@ -73,11 +73,12 @@ void add_unary(KernelCases& table) {
     for (const index_t length : {0, 1, 257, 8197}) {
       table.push_back(value(f, {length})), table.back().any_strides = false;
       table.push_back(derivative(f, {length})), table.back().any_strides = false, table.back().loops = {};
+      table.back().terms = {16};
     }
   }
   table.push_back(value(functions::Gelu{}, {200005}).on_threads());
   table.push_back(derivative(functions::Gelu{}, {200005}).on_threads()), table.back().loops = {},
-                                                                         table.back().terms = {4};
+                                                                         table.back().terms = {16};
   table.push_back(value(functions::Exp{}, of_a_model).counted(1));
   table.push_back(derivative(functions::Exp{}, of_a_model).counted(1));
 }

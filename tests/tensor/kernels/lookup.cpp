@@ -88,6 +88,32 @@ KernelCase checked_index(const Shape& shape) {
 
 // ---- At real positions, some of them outside of the table.
 
+// The textbook loop: f(position, its row of the table, the row below it, the row above it, the weight of that one).
+template <class F> void each_position(In in, const F& f) {
+  const Numbers table = read(in[0]), position = read(in[1]);
+  const std::size_t rows = place(in[0].size(-1)), width = place(in[1].size(-1));
+  for (std::size_t j = 0; j < position.size(); ++j) {
+    const double p = std::clamp(position[j], 0.0, static_cast<double>(rows - 1)), below = std::floor(p);
+    const std::size_t first = j / width * rows;
+    f(j, table, first + static_cast<std::size_t>(below), first + static_cast<std::size_t>(std::ceil(p)), p - below);
+  }
+}
+Results read_at(In in, In) {
+  Numbers y(place(in[1].numel()));
+  each_position(in, [&](std::size_t j, const Numbers& t, std::size_t a, std::size_t c, double w) {
+    y[j] = (1 - w) * t[a] + w * t[c];
+  });
+  return y;
+}
+Results gradients_at(In in, In) {
+  Numbers dtable(place(in[0].numel())), dposition(place(in[1].numel()));
+  const Numbers dy = read(in[2]);
+  each_position(in, [&](std::size_t j, const Numbers& t, std::size_t a, std::size_t c, double w) {
+    dtable[a] += (1 - w) * dy[j], dtable[c] += w * dy[j], dposition[j] = (t[c] - t[a]) * dy[j];
+  });
+  return {dtable, dposition};
+}
+
 KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
   const double end = static_cast<double>(std::min<index_t>(table[-1], 100));
   const Operand position = then(rows(places), [=](const Tensor& x) {
@@ -98,9 +124,10 @@ KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
       .in = {rows(table), position},
       .out = {rows(places)},
       .call = [](JoinedKernels& k, In in, In out) { k.lerp_at(in[0], in[1], out[0]); },
+      .loops = read_at,
       .terms = {4}};
   if (!backward) return row;
-  row.kernel = "lerp_at_backward", row.terms = {places[-1]};
+  row.kernel = "lerp_at_backward", row.loops = gradients_at, row.terms = {places[-1]};
   row.in.push_back(rows(places)), row.out.push_back(rows(places)), row.out[0] = rows(table);
   row.call = [](JoinedKernels& k, In in, In out) { k.lerp_at_backward(in[0], in[1], in[2], out[0], out[1]); };
   return row;
@@ -149,6 +176,17 @@ KernelCase band_mask(const Shape& seen, const Band& band, bool padded) {
       .in = {padded ? mask({seen[0], 1, 1, seen[3]}) : none()},
       .out = {mask(seen)},
       .call = [=](JoinedKernels& k, In in, In out) { k.band_mask(band, in[0], out[0]); },
+      .loops =
+          [=](In in, In) {
+            const Numbers present = padded ? read(in[0]) : Numbers();
+            Numbers kept;
+            for (index_t n = 0; n < numel(seen); ++n) {
+              const index_t key = n % seen[3], row = band.first_row + n / seen[3] % seen[2], b = n / seen[3] / seen[2];
+              kept.push_back(key >= row - band.before && key <= row + band.after &&
+                             (!padded || present[place(b * seen[3] + key)] != 0));
+            }
+            return kept;
+          },
       .dtypes = {DType::boolean}};
 }
 void add_pairs(KernelCases& table) {

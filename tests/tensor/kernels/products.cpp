@@ -56,8 +56,7 @@ KernelCases products(const Problem& problem, const Operand& a, const Operand& b,
             [=](JoinedKernels& k, In in, In y) {
               const Tensor* bias = plain ? nullptr : &in[2];
               k.matmul(with_batches(in[0], out), with_batches(in[1], out), bias, alpha, y[0]);
-              const bool own = &k == &joined_kernels(y[0].device());  // the kernels that raw::matmul uses
-              if (stretched) k.copy(own ? raw::matmul(in[0], in[1], alpha, bias) : y[0], y[1]);
+              if (stretched) k.copy(raw::matmul(in[0], in[1], alpha, bias), y[1]);
             },
         .loops =
             [=](In in, In) {

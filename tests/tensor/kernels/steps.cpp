@@ -158,9 +158,17 @@ KernelCase clip_scale(double number, double max_norm) {
 // ---- Random numbers, which tests/tensor/random.cpp checks on the CPU.
 
 const Stream stream(7, "kernels", 3);
-KernelCase random(const char* kernel, const std::function<void(JoinedKernels&, const Tensor&)>& draw) {
-  return {.kernel = kernel, .name = "101", .out = {rows({101})}, .call = [=](JoinedKernels& k, In, In out) {
-            draw(k, out[0]);
+KernelCase random(const char* kernel, const std::function<void(JoinedKernels&, const Tensor&)>& draw,
+    const std::function<double(std::uint64_t, DType)>& number) {
+  return {.kernel = kernel,
+      .name = "101",
+      .out = {rows({101})},
+      .call = [=](JoinedKernels& k, In, In out) { draw(k, out[0]); },
+      .loops =
+          [=](In, In out) {
+            Numbers all;
+            for (std::uint64_t n = 0; n < 101; ++n) all.push_back(number(n, out[0].dtype()));
+            return all;
           }};
 }
 
@@ -178,10 +186,14 @@ KernelCases step_cases() {
   for (const double number : {0.0, 25.0, infinity, std::nan("")})
     for (const double max_norm : {1.0, infinity}) table.push_back(clip_scale(number, max_norm));
   table.push_back(clip_scale(25, 1).counted(1)), table.back().dtypes = {DType::f64};
-  table.push_back(
-      random("random_uniform", [](JoinedKernels& k, const Tensor& y) { k.random_uniform(y, stream, -1, 3); }));
-  table.push_back(
-      random("random_normal", [](JoinedKernels& k, const Tensor& y) { k.random_normal(y, stream, 0.5, 2); }));
+  table.push_back(random(
+      "random_uniform", [](JoinedKernels& k, const Tensor& y) { k.random_uniform(y, stream, -1, 3); },
+      [](std::uint64_t n, DType dtype) {
+        return -1 + 4 * (dtype == DType::f64 ? stream.uniform53(n) : static_cast<double>(stream.uniform(n)));
+      }));
+  table.push_back(random(
+      "random_normal", [](JoinedKernels& k, const Tensor& y) { k.random_normal(y, stream, 0.5, 2); },
+      [](std::uint64_t n, DType) { return 0.5 + 2 * stream.normal(n); }));
   return table;
 }
 

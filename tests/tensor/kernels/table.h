@@ -1,6 +1,5 @@
 // One table of calls to the kernels of a device (tensor/kernels.h, tensor/device/joined_kernels.h). Its rows are in
-// this folder, by family. Every row runs on the CPU (walk_on_cpu) and on a GPU (tests/cuda/walk.h), against the plain
-// kernels (tensor/plain/). Rows in shapes of a transformer are also held to their costs on a GPU
+// this folder, by family. Every row runs on the CPU (walk_on_cpu), and on a GPU against the CPU (tests/cuda/walk.h). Rows in shapes of a transformer are also held to their costs on a GPU
 // (tests/cuda/emulator/costs.cpp).
 #pragma once
 
@@ -52,7 +51,7 @@ struct KernelCase {
   std::string kernel, name;
   std::vector<Operand> in = {}, out = {};  // outputs before the call, which may add to them
   std::function<void(JoinedKernels&, In in, In out)> call;
-  // The expected result, in double. Empty: the plain kernel's numbers are expected of a device.
+  // The expected result, in double. Empty: the numbers of the same call in duals, except in integers and bool.
   std::function<Results(In in, In out)> loops = {};
   // The number of terms in each number of an output; the last entry is for all further outputs. 0: nothing is rounded.
   std::vector<index_t> terms = {1};
@@ -84,11 +83,9 @@ struct Given {
 };
 Given given(const KernelCase& row, Draw draw);
 Tensors twins(const Tensors& all);  // copies, with the rest of their storages
-// The kernels of a device for this draw of a row. Arithmetic on duals uses the plain ones.
-JoinedKernels& kernels_for(const KernelCase& row, const Draw& draw, Device device);
-// Runs rows by the plain kernels and by the CPU's, in every dtype and layout. Expects the numbers of the loops, or the
-// plain ones; duals with the slope of the loops as tangent; no other writes; the same bits on 1, 2 and 3 threads, and
-// by the calls that a row fuses.
+// Runs rows on the CPU, in every dtype and layout. Expects the numbers of the loops, or those in duals; duals with the
+// slope of the loops as tangent; no other writes; the same bits on 1, 2 and 3 threads, and by the calls that a row
+// fuses.
 void walk_on_cpu(const KernelCases& rows);
 // Calls f(draw) for each dtype and layout that a row runs in.
 void for_each_way(const KernelCase& row, const std::function<void(const Draw&)>& f);

@@ -4,35 +4,30 @@
 #include <limits>
 
 #include "tensor/adam.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/kernels.h"
 #include "tensor/parallel.h"
 
 namespace whence {
-namespace {
 
 template <class G, class T>
-void adam_range(AdamRule<T> rule, AdamFactors<T> by, const G* __restrict gradient, T* __restrict weight,
-    T* __restrict first, T* __restrict second, index_t begin, index_t end) {
-  for (index_t i = begin; i < end; ++i) {
-    T w = weight[i], m = first[i], v = second[i];
-    rule.update(by, static_cast<T>(gradient[i]), w, m, v);
-    weight[i] = w, first[i] = m, second[i] = v;
-  }
-}
-
-template <class G, class T> void adam_entry(const AdamStep& step, const double* controls, const AdamEntry& entry) {
+static void adam_entry(const AdamStep& step, const double* controls, const AdamEntry& entry) {
   const AdamRule<T> rule = AdamRule<T>::of(step);
   const AdamFactors<T> by = AdamFactors<T>::of(
       [controls](Control which) { return controls[static_cast<int>(which)]; }, step.coupled_decay, entry.decays);
-  const G* g = entry.gradient.data<G>();
-  T *w = entry.weight.data<T>(), *m = entry.first.data<T>(), *v = entry.second.data<T>();
-  parallel_for(entry.weight.numel(), cpu_grain,
-      [&](index_t begin, index_t end) { adam_range(rule, by, g, w, m, v, begin, end); });
+  const G* const gradient = entry.gradient.data<G>();
+  T *const weight = entry.weight.data<T>(), *const first = entry.first.data<T>(),
+           *const second = entry.second.data<T>();
+  parallel_for(entry.weight.numel(), cpu_grain, [=](index_t begin, index_t end) {
+#pragma omp simd
+    for (index_t i = begin; i < end; ++i) {
+      T w = weight[i], m = first[i], v = second[i];
+      rule.update(by, static_cast<T>(gradient[i]), w, m, v);
+      weight[i] = w, first[i] = m, second[i] = v;
+    }
+  });
 }
 
-}  // namespace
-
-void CpuKernels::adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) {
+void Kernels::adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) {
   const std::array<double, control_count> of_step = step_controls(step, std::numeric_limits<double>::infinity(), 1);
   const double* numbers = controls.defined() ? controls.data<double>() : of_step.data();
   if (!std::isfinite(numbers[static_cast<int>(Control::gradient_scale)])) return;

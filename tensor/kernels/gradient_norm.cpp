@@ -1,8 +1,8 @@
 // The sum of squares of all gradients.
 #include <vector>
 
-#include "tensor/cpu/kernels.h"
-#include "tensor/cpu/rows.h"
+#include "tensor/kernels.h"
+#include "tensor/kernels/rows.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -27,7 +27,7 @@ template <class T> double squares_of(const Tensor& x, double unit) {
 
 }  // namespace
 
-void CpuKernels::sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) {
+void Kernels::sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) {
   double sum = 0;
   for (const Tensor& each : x)
     sum += visit_real("sum_of_squares", each.dtype(), [&]<class T>(Type<T>) { return squares_of<T>(each, unit); });

@@ -1,8 +1,7 @@
-// Registers the CPU's kernels. They are compiled for one instruction set (WHENCE_CPU, tensor/CMakeLists.txt); this file
-// is compiled for every processor, so that it can report that one lacks the set.
-#include "tensor/cpu/kernels.h"
-
+// Registers the CPU's backend. The kernels are compiled for one instruction set (WHENCE_CPU, tensor/CMakeLists.txt);
+// this file is compiled for every processor, so that it can report that one lacks the set.
 #include "tensor/cpu/instruction_set.h"
+#include "tensor/cpu/kernels.h"
 #include "tensor/device/allocator.h"
 #include "tensor/error.h"
 

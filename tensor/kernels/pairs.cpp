@@ -5,17 +5,13 @@
 #include <vector>
 
 #include "tensor/convert.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/kernels.h"
 #include "tensor/parallel.h"
 
 namespace whence {
-namespace {
 
-constexpr index_t rows_summed_together = 64;
-
-}  // namespace
-
-void CpuKernels::read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) {
+// y[b, h, i, j] = table[h, steps(b, i, j)]
+void Kernels::read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) {
   const index_t heads = y.size(1), rows = y.size(2), keys = y.size(3);
   if (y.numel() == 0) return;
   visit(y.dtype(), [&]<class T>(Type<T>) {
@@ -31,10 +27,12 @@ void CpuKernels::read_by_distance(const Steps& steps, const Tensor& table, const
   });
 }
 
+// dtable[h, n] = sum over b, i, j with steps(b, i, j) = n of dy[b, h, i, j]
 // Rows are summed in groups, which keeps each sum short.
-void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) {
+void Kernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) {
+  constexpr index_t rows_summed_together = 64;
   const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
-  visit_real("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     parallel_for(heads, 1, [&](index_t begin, index_t end) {
       std::vector<C> total(static_cast<std::size_t>(count)), group(total.size());
@@ -55,6 +53,20 @@ void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Ten
         for (index_t n = 0; n < count; ++n) out[n] = convert<T>(total[static_cast<std::size_t>(n)]);
       }
     });
+  });
+}
+
+// mask[b, 0, i, j]: i' - before <= j <= i' + after with i' = first_row + i, and present[b, 0, 0, j]
+void Kernels::band_mask(const Band& band, const Tensor& present, const Tensor& mask) {
+  const index_t rows = mask.size(2), keys = mask.size(3);
+  parallel_for(mask.size(0) * rows, rows_per_chunk(keys), [&](index_t begin, index_t end) {
+    for (index_t row = begin; row < end; ++row) {
+      const bool* const real = present.defined() ? present.data<bool>() + row / rows * keys : nullptr;
+      for (index_t j = 0; j < keys; ++j) {
+        const index_t ahead = j - (band.first_row + row % rows);
+        mask.data<bool>()[row * keys + j] = -band.before <= ahead && ahead <= band.after && (!real || real[j]);
+      }
+    }
   });
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "tensor/cpu/block.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/kernels.h"
+#include "tensor/kernels/block.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -66,9 +66,9 @@ template <class T> void scatter_rows(const Tensor& index, const Tensor& from, co
 
 }  // namespace
 
-void CpuKernels::scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) {
+void Kernels::scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) {
   if (from.numel() == 0) return;
-  visit_real("scatter_add_rows", from.dtype(), [&]<class T>(Type<T>) { scatter_rows<T>(index, from, into); });
+  visit_floating("scatter_add_rows", from.dtype(), [&]<class T>(Type<T>) { scatter_rows<T>(index, from, into); });
 }
 
 }  // namespace whence

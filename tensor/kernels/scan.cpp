@@ -1,14 +1,9 @@
 // Running sums along rows, one register at a time: a prefix sum inside the register in log2 steps, then the carry of
 // all registers before it. A plain loop would wait for one addition per element.
-#include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
-#include "tensor/cpu/block.h"
-#include "tensor/cpu/kernels.h"
-#include "tensor/cpu/rows.h"
-#include "tensor/parallel.h"
+#include "tensor/kernels/each_row.h"
 
 namespace whence {
 namespace {
@@ -83,34 +78,33 @@ template <class C> void scan_row(const C* x, C* y, index_t width, bool reverse) 
   reverse ? scan_row<C, true>(x, y, width) : scan_row<C, false>(x, y, width);
 }
 
-// 16-bit rows are summed in float and rounded once.
-template <class From, class To> void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
-  using C = compute_t<From>;
-  const index_t width = x.size(-1);
-  const From* in = x.data<From>();
-  To* out = y.data<To>();
-  parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
-    std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<From, To> && std::is_same_v<To, C> ? 0 : width));
-    for (index_t i = begin; i < end; ++i) {
-      // Rows in one direction through memory, so that they are prefetched.
-      const index_t row = reverse ? begin + end - 1 - i : i;
-      const C* values = row_as(in + row * width, width, buffer.data());
-      if constexpr (std::is_same_v<To, C>) {
-        scan_row(values, out + row * width, width, reverse);
-      } else {
-        scan_row(values, buffer.data(), width, reverse);
-        store_block(buffer.data(), width, out + row * width, 1);
-      }
-    }
-  });
+// The rows from the last to the first: when each is read from its end, memory is read in one direction, and prefetched.
+Tensor flipped(const Tensor& x) {
+  Strides strides = x.strides();
+  index_t first = 0;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis)
+    first += (x.size(axis) - 1) * strides[axis], strides[axis] = -strides[axis];
+  return x.view(x.shape(), strides, first);
 }
 
 }  // namespace
 
-void CpuKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
+// y_j = sum_{l<=j} x_l, or sum_{l>=j} x_l when reverse
+void Kernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
   if (x.numel() == 0) return;
-  visit_real("cumulative_sum", x.dtype(), y.dtype(),
-      [&]<class From, class To>(Type<From>, Type<To>) { scan_rows<From, To>(x, reverse, y); });
+  visit_floating("cumulative_sum", x.dtype(), y.dtype(), [&]<class From, class To>(Type<From>, Type<To>) {
+    using C = compute_t<From>;
+    const bool flips = reverse && x.numel() > 4 * cpu_grain;
+    const Tensor in = flips ? flipped(x) : x, out = flips ? flipped(y) : y;
+    Operands(Out<To>(out), In<From>(in)).each_row([=](auto to, auto from) {
+      if constexpr (!std::is_same_v<C, Dual>) return scan_row<C>(from.first, to.first, to.size(), reverse);
+      C total = C(0);
+      for (index_t j = 0, n = to.size(); j < n; ++j) {
+        const index_t at = reverse ? n - 1 - j : j;
+        to[at] = total += from[at];
+      }
+    });
+  });
 }
 
 }  // namespace whence

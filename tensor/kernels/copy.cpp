@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "tensor/cpu/block.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/kernels.h"
+#include "tensor/kernels/block.h"
 #include "tensor/strided_loop.h"
 
 namespace whence {
@@ -102,14 +102,14 @@ void keep_run(const U* __restrict x, index_t x_stride, const unsigned char* __re
 
 }  // namespace
 
-void CpuKernels::fill(const Tensor& out, double value) {
+void Kernels::fill(const Tensor& out, double value) {
   visit_bits(out.dtype(), [&]<class U>(Type<U>) {
     const U bits = bits_of<U>(out.dtype(), value);
     copy_bits(&bits, Strides::filled(out.rank(), 0), out);
   });
 }
 
-void CpuKernels::copy(const Tensor& from, const Tensor& to) {
+void Kernels::copy(const Tensor& from, const Tensor& to) {
   if (from.dtype() == to.dtype())
     visit_bits(
         to.dtype(), [&]<class U>(Type<U>) { copy_bits(reinterpret_cast<const U*>(from.bytes()), from.strides(), to); });
@@ -121,7 +121,7 @@ void CpuKernels::copy(const Tensor& from, const Tensor& to) {
     convert_blocks<double>(from, to);
 }
 
-void CpuKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
+void Kernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
   visit_bits(x.dtype(), [&]<class U>(Type<U>) {
     const U* in = reinterpret_cast<const U*>(x.bytes());
     const auto* where = reinterpret_cast<const unsigned char*>(mask.data<bool>());

@@ -3,13 +3,15 @@
 #include <vector>
 
 #include "tensor/convolution.h"
-#include "tensor/cpu/block.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/kernels.h"
+#include "tensor/kernels/block.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
+
+#pragma omp declare reduction(+ : Dual : omp_out += omp_in)
 
 constexpr index_t outputs_at_once = 4;  // outputs that share each read of x
 constexpr index_t taps_at_once = 4;     // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
@@ -167,16 +169,16 @@ Tensor in_order(const Convolution& at, const Tensor& partial) {
 
 }  // namespace
 
-void CpuKernels::convolve_keys(
+void Kernels::convolve_keys(
     const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias, const Tensor& y) {
-  visit_real("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
     const T* added = bias.defined() ? bias.data<T>() : nullptr;
     convolve_tiles<T>(Units(at), x.data<T>(), packed_kernel(at, weight.data<T>(), adjoint).data(), added, y.data<T>());
   });
 }
 
-void CpuKernels::convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
-  visit_real("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+void Kernels::convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
+  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
     const Tensor sums = in_order(at, kernel_gradient_tiles<T>(Units(at), x.data<T>(), dy.data<T>()));
     copy(raw::reshape(sums, dweight.shape()), dweight);
   });

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "tensor/convert.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/kernels.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 
@@ -25,9 +25,11 @@ void fill_with(const Tensor& out, const Draws& draws, const Number& number) {
 
 }  // namespace
 
-void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double low, double high) {
-  visit_real("uniform", out.dtype(), [&]<class T>(Type<T>) {
-    const auto number = [=](double draw) { return uniform_between<T>(low, high, draw); };
+void Kernels::random_uniform(const Tensor& out, const Stream& stream, double low, double high) {
+  visit_floating("uniform", out.dtype(), [&]<class T>(Type<T>) {
+    const auto number = [=](double draw) {
+      return uniform_between<std::conditional_t<std::is_same_v<T, Dual>, double, T>>(low, high, draw);
+    };
     const auto four = [&](std::uint64_t n) {
       std::array<double, 4> draws;
       std::ranges::transform(philox(stream.key, n, stream.step), draws.begin(), Stream::uniform_of);
@@ -41,8 +43,8 @@ void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double 
   });
 }
 
-void CpuKernels::random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) {
-  visit_real("normal", out.dtype(), [&]<class T>(Type<T>) {
+void Kernels::random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) {
+  visit_floating("normal", out.dtype(), [&]<class T>(Type<T>) {
     fill_with<T, 2>(
         out, [&](std::uint64_t n) { return stream.two_normals(n); },
         [=](double draw) { return convert<T>(mean + deviation * draw); });

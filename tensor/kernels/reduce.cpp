@@ -1,14 +1,14 @@
 // Sums and maxima over any axes. Neighbouring axes that are both reduced, or both kept, are merged. Then one group of
 // reduced axes after another is reduced, the last first: along rows if the group is innermost, else along columns.
-// Numbers between the passes are double.
+// Numbers between the passes are double, or dual.
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <vector>
 
-#include "tensor/cpu/block.h"
-#include "tensor/cpu/kernels.h"
-#include "tensor/cpu/rows.h"
+#include "tensor/kernels.h"
+#include "tensor/kernels/block.h"
+#include "tensor/kernels/rows.h"
 #include "tensor/merged_axes.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -16,6 +16,8 @@
 
 namespace whence {
 namespace {
+
+template <class T> using wide_t = std::conditional_t<std::is_same_v<T, Dual>, Dual, double>;
 
 // A reduction: its start value, how partial results join, and a contiguous row.
 struct Sum {
@@ -34,9 +36,9 @@ struct Maximum {
 };
 
 // Reduces one run of elements `stride` apart, of any length.
-template <class F, class T> double reduce_run(const T* x, index_t stride, index_t count) {
+template <class F, class T> wide_t<T> reduce_run(const T* x, index_t stride, index_t count) {
   using C = compute_t<T>;
-  using W = double;
+  using W = wide_t<T>;
   if constexpr (std::is_same_v<T, C>) {
     if (stride == 1) return F::template row<W>(x, count);
   }
@@ -54,7 +56,7 @@ constexpr index_t chunk_length = 16384;  // of a row, or rows x columns of a col
 
 // x seen as [outer..., length] -> out [outer]. A long row is cut into fixed chunks, joined in order.
 template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* out) {
-  using W = double;
+  using W = wide_t<T>;
   const index_t length = x.size(-1), stride = x.strides()[-1], chunks = (length + chunk_length - 1) / chunk_length;
   const T* in = x.data<T>();
   const StridedIndex<1> rows(x.shape().leading(-1), {x.strides().leading(-1)});
@@ -82,13 +84,13 @@ template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* ou
 
 // Joins the columns [begin, begin + count) of `rows` rows into total[count].
 template <class F, class T>
-void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, double* __restrict total) {
+void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, wide_t<T>* __restrict total) {
   using C = compute_t<T>;
-  std::fill_n(total, count, F::template start<double>());
+  std::fill_n(total, count, F::template start<wide_t<T>>());
   for (index_t row = 0; row < rows; ++row) {
     C buffer[block_length];
     const C* __restrict values = row_as(x + row * row_stride, count, buffer);
-    for (index_t k = 0; k < count; ++k) total[k] = F::join(total[k], static_cast<double>(values[k]));
+    for (index_t k = 0; k < count; ++k) total[k] = F::join(total[k], static_cast<wide_t<T>>(values[k]));
   }
 }
 
@@ -97,7 +99,7 @@ void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, d
 template <class F, class T, class Out>
 void reduce_columns(
     const T* x, index_t outer, index_t outer_stride, index_t rows, index_t row_stride, index_t width, Out* out) {
-  using W = double;
+  using W = wide_t<T>;
   const index_t columns = std::min(width, block_length), blocks = (width + columns - 1) / columns;
   const index_t chunk_rows = std::max<index_t>(chunk_length / columns, 1),
                 chunks = (rows + chunk_rows - 1) / chunk_rows;
@@ -140,7 +142,7 @@ template <class F, class T, class Out> void reduce_group(const Tensor& x, int ax
 // Reduces one group per call, the last first. The rest is a smaller tensor in the wide type, reduced again until no
 // group remains. `kept` are the strides in `out` (contiguous), 0 along reduced axes.
 template <class F, class T> void reduce_groups(const Tensor& x, const Strides& kept, const Tensor& out) {
-  using W = double;
+  using W = wide_t<T>;
   const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
   const Tensor from = x.view(groups.shape, groups.strides[0]);
   int axis = -1, left = 0;
@@ -155,10 +157,10 @@ template <class F, class T> void reduce_groups(const Tensor& x, const Strides& k
 
 }  // namespace
 
-void CpuKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
+void Kernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return fill(out, 0);  // an empty sum; the caller has refused an empty maximum
   const Strides kept = raw::expand(out, x.shape()).strides();
-  visit_real("reduce", x.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) {
     if (f == Reduction::sum) return reduce_groups<Sum, T>(x, kept, out);
     reduce_groups<Maximum, T>(x, kept, out);
   });
