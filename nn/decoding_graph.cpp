@@ -34,13 +34,16 @@ struct GraphCache final : AttentionCache {
   }
   Tensor at_every_row(const Tensor& x) const { return expand(x, {x.size(0), x.size(1), capacity, x.size(3)}); }
 
-  Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan&) override {
+  Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) override {
     for (const PositionalScheme* scheme : stages.schemes)
       if (!scheme->claims().row_local)
         throw Error("a scheme that computes earlier rows again given; one row at a time required");
-    std::string refused = refusal_of(Executor::tiled, stages);
-    if (!refused.empty()) throw Error(to_text("tiled ", refused, "; attention in tiles required"));
-    if (refused = refusal_on_gpu(stages); !refused.empty()) throw Error(refused);
+    const auto require = [](const std::string& refused) {
+      if (!refused.empty()) throw Error(refused + "; attention in tiles required");
+    };
+    if (wanted.executor == Executor::reference || wanted.executor == Executor::strips)
+      require(to_text("executor ", name_of(wanted.executor), " given"));
+    require(refusal_of(Executor::tiled, stages)), require(refusal_on_gpu(stages));
 
     CachedLayer& mine = layers[static_cast<std::size_t>(layer)];
     const std::array from{inputs.x.detach(), inputs.key.detach(), inputs.value.detach()};
@@ -56,7 +59,7 @@ struct GraphCache final : AttentionCache {
         if (letter == 'i' && terms.operands[k].defined()) terms.operands[k] = own_row(terms.operands[k], axis);
       });
     terms.at.row = row, terms.at.first_row = capacity - 1;
-    if (refused = refusal_of(terms, row.device()); !refused.empty()) throw Error(refused);
+    require(refusal_of(terms, row.device()));
     const Tensor output = run_tiles(std::move(terms));
     return stages.outputs.empty() ? output : own_row(output_of(at_every_row(output), all, stages), 2);
   }

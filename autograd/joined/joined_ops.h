@@ -24,10 +24,4 @@ struct Projection {
 // Returns contiguous() of each.
 [[nodiscard]] std::array<Tensor, 3> contiguous_all(const std::array<Tensor, 3>& x, Site site = Site::current());
 
-// Softmax under a causal mask, without the mask: in x [..., i, j], row i uses only the entries j <= first_row + i.
-[[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site site = Site::current());
-// Returns causal_softmax(x + by_distance(table, steps), first_row), x [b h i j], table [h n].
-[[nodiscard]] Tensor causal_softmax_by_distance(
-    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site site = Site::current());
-
 }  // namespace whence

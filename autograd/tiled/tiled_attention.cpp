@@ -8,9 +8,7 @@ namespace {
 using namespace tiled;
 
 void check_all(const At& at, const At::Operands& x) {
-  Extents known;
-  if (at.bins > 0 && at.bin_of.defined()) known['n'] = at.bin_of.numel();
-  const Extents of = check(at, x, known);
+  const Extents of = check(at, x);
   if (x[At::relative_query].defined() && x[At::query].device().is_gpu() && !(at.relative_scale > 0))
     fail(at.name(), "relative_scale ", at.relative_scale, " given to tiles on a GPU; more than 0 required");
   for (const std::size_t k : {At::position_logits, At::position_keys})

@@ -105,23 +105,23 @@ template <bool mixes> struct Op {
 };
 
 // Throws Error if a fact does not fit the operands: kernels use facts as indices.
-inline void check_facts(const At& at, const Tensor& query, const Extents& of) {
+inline void check_facts(const At& at, const Tensor& query, Extents& of) {
   const char* const op = at.name();
-  const auto check = [&](const char* fact, const Tensor& x, DType dtype, const Shape& shape) {
-    if (!x.defined() || x.dtype() != dtype || !(x.shape() == shape) || !x.is_contiguous())
-      fail(op, fact, " is ", x.defined() ? to_text(x.dtype(), " ", x.shape()) : "undefined", "; contiguous ", dtype,
-          " ", shape, " required");
-    raw::require_same_device(op, "query", query, fact, x);
-  };
-  const auto check_steps = [&](const char* fact, const Tensor& x, index_t tokens) {
-    const bool for_all = x.defined() && x.rank() == 2 && x.size(0) == 1;
-    check(fact, x, DType::i64, {for_all ? 1 : of['b'], tokens});
-  };
-  if (at.present.defined()) check("present", at.present, DType::boolean, {of['b'], of['j']});
-  if (at.query_step.defined() || at.key_step.defined()) {
-    check_steps("query_step", at.query_step, of['i']);
-    check_steps("key_step", at.key_step, of['j']);
+  const struct {
+    const char *name, *axes;
+    const Tensor& x;
+    DType dtype;
+  } facts[] = {{"present", "b j", at.present, DType::boolean}, {"query_step", "1|b i", at.query_step, DType::i64},
+      {"key_step", "1|b j", at.key_step, DType::i64}, {"bin_of", "n", at.bin_of, DType::i64}};
+  for (const auto& [name, axes, x, dtype] : facts) {
+    if (!x.defined()) continue;
+    if (x.dtype() != dtype || !x.is_contiguous())
+      fail(op, name, " is ", x.dtype(), " ", x.shape(), "; contiguous ", dtype, " required");
+    raw::require_same_device(op, "query", query, name, x);
+    of.fit(op, name, x, axes);
   }
+  if (at.query_step.defined() != at.key_step.defined())
+    fail(op, at.query_step.defined() ? "query_step" : "key_step", " given alone; steps of both, or neither, required");
   const index_t most = Band::any, first = at.first_row;
   if (first < 0 || first > most || (at.causal && first > of['j'] - of['i']))
     fail(op, "first_row ", first, " given to ", of['i'], " queries and ", of['j'],
@@ -139,7 +139,7 @@ inline void check_facts(const At& at, const Tensor& query, const Extents& of) {
 }
 
 // Error if operands or facts are missing or do not go together, dtypes differ, or shapes do not fit.
-inline Extents check(const At& at, const At::Operands& x, const Extents& known) {
+inline Extents check(const At& at, const At::Operands& x, const Extents& known = {}) {
   for (const std::size_t k : {At::query, At::key, At::value})
     if (!x[k].defined() || x[k].rank() != 4)
       fail(at.name(), At::info[k].name, " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined",
@@ -153,12 +153,12 @@ inline Extents check(const At& at, const At::Operands& x, const Extents& known) 
       raw::require_same_dtype(at.name(), At::info[At::query].name, q, At::info[k].name, x[k]);
   }
   if (!is_floating(q.dtype())) wrong_dtype(at.name(), q.dtype(), "a floating dtype");
-  const Extents of = extents_of(at.name(), At::info, x, known);
+  Extents of = extents_of(at.name(), At::info, x, known);
   if (of['h'] > 0 && (of['g'] == 0 || of['h'] % of['g'] != 0))
     fail(at.name(), "key is ", x[At::key].shape(), ", query is ", q.shape(),
         "; a divisor of the query's heads required");
-  if (of['n'] == 0) fail(at.name(), "a table of no distances given; one row or more required");
   check_facts(at, q, of);
+  if (of['n'] == 0) fail(at.name(), "a table of no distances given; one row or more required");
   return of;
 }
 

@@ -30,14 +30,6 @@ class JoinedKernels : public Kernels {
   virtual void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
 
-  // Softmax of x [... i j], contiguous, where row i sees the entries up to first_row + i alone. A fused implementation
-  // reads no other entries; the default makes a mask.
-  virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
-  virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
-  // y = causal_softmax(x + table[h, step of the pair]), table [h n], x [b h i j]; steps: tensor/pairs.h
-  virtual void causal_softmax_by_distance(
-      const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y);
-
   // Tiled attention (tensor/tiled_call.h) on a GPU. x are its operands in order. REQUIRES: the device has a
   // program for them (tensor/tiles/gpu_programs.h)
   virtual void attention(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,

@@ -1,4 +1,4 @@
-// Checks of operand shapes by letters (tensor/tiled_operands.h).
+// Shapes by letters: "b h i d". A letter is one extent wherever it occurs in a call; "1|h" is h or 1.
 #pragma once
 
 #include <span>
@@ -23,6 +23,10 @@ class Extents {
   index_t& operator[](char letter) { return of_[static_cast<std::size_t>(letter - 'a')]; }
   index_t operator[](char letter) const { return of_[static_cast<std::size_t>(letter - 'a')]; }
 
+  // Completes the extents by the letters of x that are new. Throws Error in the name of `op` if another letter has a
+  // different extent.
+  void fit(const char* op, const char* name, const Tensor& x, const char* axes);
+
  private:
   std::array<index_t, 26> of_ = [] {
     std::array<index_t, 26> none{};
@@ -31,8 +35,7 @@ class Extents {
   }();
 };
 
-// Returns `known`, completed by the first operand that has each letter. Undefined operands are skipped. Throws Error in
-// the name of `op` if another operand has a different extent.
+// Fits all operands that are defined.
 [[nodiscard]] Extents extents_of(
     const char* op, std::span<const OperandInfo> info, std::span<const Tensor> operands, Extents known = {});
 
