@@ -5,9 +5,9 @@
 #pragma once
 
 #include "autograd/check/samples.h"
-#include "autograd/joined/heads_in_rows.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/ops/heads_in_rows.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"

@@ -56,10 +56,6 @@ class CudaKernels final : public JoinedKernels {
   void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) override;
   void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) override;
-  void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) override;
-  void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
-  void causal_softmax_by_distance(
-      const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
   std::size_t most_shared_bytes(DType dtype) const override;
   void attention(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
       const Tensor& norms) override;

@@ -1,6 +1,5 @@
 // Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x), and its backward.
 #include "cuda/kernels/kernels.h"
-#include "cuda/kernels/step_rows.h"
 #include "cuda/vocabulary/power.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/strided_index.h"
@@ -8,38 +7,20 @@
 namespace whence::gpu {
 namespace {
 
-// The number of entries of a row: all, or with causality one more from row to row of the last two axes.
-struct SeenEntries {
-  index_t width;
-  bool causal = false;
-  Divisor queries = {};
-  index_t first_row = 0;
-  WHENCE_HD index_t operator()(index_t row) const {
-    const index_t seen = causal ? first_row + queries(row).rest + 1 : width;
-    return seen < width ? seen : width;
-  }
-};
-
-SeenEntries seen_causally(const Tensor& x, index_t first_row) {
-  return {x.size(-1), true, {x.size(-2), x.numel()}, first_row};
-}
-
-// A row's mask may be at any address. Without a mask every entry that a row has is kept.
+// A row's mask may be at any address. Without a mask every entry is kept.
 struct MaskRows {
-  SeenEntries seen;
   Global<const bool> first = nullptr;  // null: no mask
   StridedIndex<1> row_start = {};
   index_t step = 0;
   bool in_packs = false;  // of pack_size<T> bytes, parallel to a row of T
 };
 
-template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
-  if (!mask.defined()) return {.seen = seen};
+template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return {};
   const Strides strides = mask.strides().leading(-1);
   bool in_packs = mask.strides()[-1] == 1 && begins_with_pack(mask, pack_size<T>);
   for (const index_t stride : strides) in_packs = in_packs && stride % pack_size<T> == 0;
-  return {.seen = seen,
-      .first = global<const bool>(mask),
+  return {.first = global<const bool>(mask),
       .row_start = {x.shape().leading(-1), {strides}},
       .step = mask.strides()[-1],
       .in_packs = in_packs};
@@ -49,20 +30,18 @@ template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const
 template <class P> class MaskPart {
  public:
   WHENCE_HD MaskPart(const MaskRows& mask, index_t row)
-      : mask_(mask), begin_(mask.first ? mask.row_start(row)[0] : 0), seen_(mask.seen(row)) {}
-  WHENCE_HD index_t seen() const { return seen_; }
-  WHENCE_HD void hold(const Team<P>& team) {
+      : mask_(mask), begin_(mask.first ? mask.row_start(row)[0] : 0) {}
+  WHENCE_HD void hold(const Team<P>& team, index_t width) {
     if constexpr (P::packs > 0) {
       static_assert(P::packs * P::pack <= 32);
       if (mask_.first) kept_ = 0;
-      if (mask_.first) team.each_pack(seen_, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
+      if (mask_.first) team.each_pack(width, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
     }
   }
   // Bit k is 1 if entry j + k is kept.
   WHENCE_HD unsigned operator()(int p, index_t j) const {
-    const unsigned there = j + P::pack <= seen_ ? ~0u : j < seen_ ? (1u << (seen_ - j)) - 1 : 0u;
-    if constexpr (P::packs > 0) return kept_ >> (p * P::pack) & there;
-    return mask_.first ? read(j) & there : there;
+    if constexpr (P::packs > 0) return kept_ >> (p * P::pack);
+    return mask_.first ? read(j) : ~0u;
   }
 
  private:
@@ -79,47 +58,15 @@ template <class P> class MaskPart {
     return bits;
   }
   const MaskRows& mask_;
-  index_t begin_, seen_;
+  index_t begin_;
   unsigned kept_ = ~0u;
 };
 
-// Logits reads a row as it is.
-template <class T> struct Logits {
-  static constexpr const char* name = "softmax";
+template <class T> struct LogitsOfRow {
   Global<const T> x;
-  index_t begin = 0;
-  WHENCE_HD Logits of_row(index_t row, index_t width) const { return {x, row * width}; }
+  index_t begin;
   template <int N> WHENCE_HD Numbers<compute_t<T>, N> read(index_t j) const {
     return load_numbers<compute_t<T>, N>(x, begin + j);
-  }
-};
-
-// LogitsByDistance: x_j + table[head, i - j]; a key after its query reads entry 0. REQUIRES: even steps, so that key j
-// is one step nearer than key j - 1.
-// Per entry: 1 operation more (the table is in a cache).
-template <class T> struct LogitsByDistance {
-  static constexpr const char* name = "softmax, by distance";
-  Global<const T> x;
-  StepRows steps;
-  Global<const T> table;
-  index_t heads, queries;
-
-  struct Row {
-    Logits<T> logits;
-    Global<const T> table;
-    index_t lowest;  // the first number of the head
-    int first;       // index of the first key's number in it; steps are fewer than 2^31
-    template <int N> WHENCE_HD Numbers<compute_t<T>, N> read(index_t j) const {
-      auto numbers = logits.template read<N>(j);
-      const int here = first - static_cast<int>(j);
-      for (int k = 0; k < N; ++k) numbers.of[k] += load<compute_t<T>>(table, lowest + (here > k ? here - k : 0));
-      return numbers;
-    }
-  };
-  WHENCE_HD Row of_row(index_t row, index_t width) const {
-    const index_t group = row / queries, b = group / heads;
-    return {{x, row * width}, table, (group - b * heads) * steps.count,
-        static_cast<int>(steps.first(b, row - group * queries) - steps.key_at(b, 0))};
   }
 };
 
@@ -127,16 +74,16 @@ template <class T> struct LogitsByDistance {
 // packs.
 // Per entry: 1 number and 1 byte of a mask read, 1 number written, 4 operations, 1 power: memory. For a row too wide to
 // be held both are read twice, with 2 powers.
-template <class T, class P, class Logits> struct Softmax {
-  static constexpr const char* name = Logits::name;
+template <class T, class P> struct Softmax {
+  static constexpr const char* name = "softmax";
   static constexpr int threads = P::threads;
   // For rows that are read again nvcc would limit itself to 32 registers and spill the bias's addresses.
   static constexpr int blocks_at_once = P::packs == 0 ? 2 : 0;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes =
       P::packs > 0 ? 2 * P::template reduce_bytes<Number<C>> : P::template reduce_bytes<PowerSum<C>>;
-  using Row = decltype(std::declval<Logits>().of_row(0, 0));
-  Logits logits;
+  using Row = LogitsOfRow<T>;
+  Global<const T> x;
   MaskRows mask;
   Global<T> y;
   index_t rows, width;
@@ -145,17 +92,16 @@ template <class T, class P, class Logits> struct Softmax {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
-    RowPart<P, Row> values(logits.of_row(row, width));
+    RowPart<P, Row> values({x, row * width});
     MaskPart<P> kept(mask, row);
-    values.hold(team, kept.seen());
-    kept.hold(team);
+    values.hold(team, width);
+    kept.hold(team, width);
     const PowerSum<C> sum = power_sum(team, values, kept);
     // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe if any entry is kept.
     const Number<C> scale = Number<C>(C(1)) / sum.second;
     team.each_pack(width, [&](int p, index_t j) {
       const unsigned bits = kept(p, j);
-      Numbers<C, P::pack> pack = {};
-      if (j < kept.seen()) pack = values(p, j);
+      Numbers<C, P::pack> pack = values(p, j);
       for (int k = 0; k < P::pack; ++k) {
         const Number<C> power = P::packs > 0 ? pack.of[k] : math::exp(pack.of[k] - sum.first);
         pack.of[k] = bits >> k & 1u ? Number<C>(power * scale) : Number<C>(C(0));
@@ -169,17 +115,17 @@ template <class T, class P, class Logits> struct Softmax {
   WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, RowPart<P, Row>& values, const MaskPart<P>& kept) const {
     if constexpr (P::packs == 0) {
       PowerSum<C> sum = empty_power_sum<C>();
-      team.each_pack(kept.seen(), [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
+      team.each_pack(width, [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
       return team.reduce(sum, JoinPowerSums<C>{});
     } else {
       Number<C> top = lowest<C>(), total = Number<C>(C(0));
-      team.each_pack(kept.seen(), [&](int p, index_t j) {
+      team.each_pack(width, [&](int p, index_t j) {
         const auto pack = values(p, j);
         const unsigned bits = kept(p, j);
         for (int k = 0; k < P::pack; ++k) top = bits >> k & 1u ? Larger{}(top, pack.of[k]) : top;
       });
       top = team.reduce(top, Larger{});
-      team.each_pack(kept.seen(), [&](int p, index_t j) {
+      team.each_pack(width, [&](int p, index_t j) {
         auto pack = values(p, j);
         const unsigned bits = kept(p, j);
         for (int k = 0; k < P::pack; ++k) {
@@ -203,26 +149,23 @@ template <class T, class P> struct SoftmaxBackward {
   Global<const T> y, dy;
   Global<T> dx;
   index_t rows, width;
-  SeenEntries seen_entries;
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
-    const index_t seen = seen_entries(row);
     RowPart<P, StoredRow<T>> pattern({y, row * width}), gradient({dy, row * width});
-    pattern.hold(team, seen);
-    gradient.hold(team, seen);
+    pattern.hold(team, width);
+    gradient.hold(team, width);
     Number<C> mean = Number<C>(C(0));
-    team.each_pack(seen, [&](int p, index_t j) {
+    team.each_pack(width, [&](int p, index_t j) {
       const auto a = pattern(p, j), b = gradient(p, j);
-      for (int k = 0; k < P::pack; ++k) mean = j + k < seen ? mean + a.of[k] * b.of[k] : mean;
+      for (int k = 0; k < P::pack; ++k) mean += a.of[k] * b.of[k];
     });
     mean = team.reduce(mean, Plus{});
     team.each_pack(width, [&](int p, index_t j) {
-      Numbers<C, P::pack> a = {}, b = {};
-      if (j < seen) a = pattern(p, j), b = gradient(p, j);
-      for (int k = 0; k < P::pack; ++k) b.of[k] = j + k < seen ? a.of[k] * (b.of[k] - mean) : Number<C>(C(0));
+      Numbers<C, P::pack> a = pattern(p, j), b = gradient(p, j);
+      for (int k = 0; k < P::pack; ++k) b.of[k] = a.of[k] * (b.of[k] - mean);
       store_numbers(dx, row * width + j, b);
     });
   }
@@ -235,54 +178,27 @@ namespace whence {
 
 using namespace gpu;
 
-template <class T, class Logits>
-static void launch_softmax(const Tensor& x, const Logits& logits, const MaskRows& kept, const Tensor& y) {
-  const index_t width = x.size(-1), rows = x.numel() / width;
-  with_part<T, one_row>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
-    using Body = Softmax<T, P, Logits>;
-    launch_kernel(Body{logits, kept, global<T>(y), rows, width}, {P::blocks(rows), Body::shared_bytes});
-  });
-}
-
-static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntries& seen, const Tensor& y) {
+void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
   if (x.numel() == 0) return;
-  visit_real("softmax", x.dtype(),
-      [&]<class T>(Type<T>) { launch_softmax<T>(x, Logits<T>{global<const T>(x)}, mask_rows<T>(x, mask, seen), y); });
-}
-
-static void launch_backward(const Tensor& y, const Tensor& dy, const SeenEntries& seen, const Tensor& dx) {
-  if (y.numel() == 0) return;
-  const index_t width = y.size(-1), rows = y.numel() / width;
-  visit_real("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
-    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
-      using Body = SoftmaxBackward<T, P>;
-      launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width, seen},
+  const index_t width = x.size(-1), rows = x.numel() / width;
+  visit_real("softmax", x.dtype(), [&]<class T>(Type<T>) {
+    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+      using Body = Softmax<T, P>;
+      launch_kernel(Body{global<const T>(x), mask_rows<T>(x, mask), global<T>(y), rows, width},
           {P::blocks(rows), Body::shared_bytes});
     });
   });
 }
 
-void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
-  launch_softmax(x, mask, {x.size(-1)}, y);
-}
 void CudaKernels::softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  launch_backward(y, dy, {y.size(-1)}, dx);
-}
-void CudaKernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {
-  launch_softmax(x, {}, seen_causally(x, first_row), y);
-}
-void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) {
-  launch_backward(y, dy, seen_causally(y, first_row), dx);
-}
-
-void CudaKernels::causal_softmax_by_distance(
-    const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
-  if (x.numel() == 0) return;
-  if (!steps.even) return JoinedKernels::causal_softmax_by_distance(x, steps, table, first_row, y);
-  visit_real("softmax", x.dtype(), [&]<class T>(Type<T>) {
-    const LogitsByDistance<T> logits{
-        global<const T>(x), step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
-    launch_softmax<T>(x, logits, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
+  if (y.numel() == 0) return;
+  const index_t width = y.size(-1), rows = y.numel() / width;
+  visit_real("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
+    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
+      using Body = SoftmaxBackward<T, P>;
+      launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width},
+          {P::blocks(rows), Body::shared_bytes});
+    });
   });
 }
 

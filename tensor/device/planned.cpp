@@ -52,8 +52,6 @@ class PlannedKernels final : public JoinedKernels {
   }
   void softmax(const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
   void softmax_backward(const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
-  void causal_softmax(const Tensor&, index_t, const Tensor& y) override { count(y); }
-  void causal_softmax_backward(const Tensor&, const Tensor&, index_t, const Tensor& dx) override { count(dx); }
   void norm(const Tensor& x, const Tensor& added, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&,
       const Tensor&, const Tensor&) override {
     count(x), count(added);

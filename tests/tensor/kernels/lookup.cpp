@@ -123,7 +123,7 @@ KernelCase mixed_lerp(const Shape& table, const Shape& places, bool backward) {
 
 // ---- By the steps between queries and keys.
 
-KernelCases by_distance(const Steps& steps, index_t heads, index_t first_row) {
+KernelCases by_distance(const Steps& steps, index_t heads) {
   const Shape table{heads, steps.count}, pairs{steps.batch(), heads, steps.query.size(1), steps.key.size(1)};
   const auto row = [&](const char* kernel, const std::vector<Operand>& in, const Shape& out, index_t terms,
                        const std::function<void(JoinedKernels&, const Steps&, In, const Tensor&)>& call) {
@@ -137,11 +137,7 @@ KernelCases by_distance(const Steps& steps, index_t heads, index_t first_row) {
   return {row("read_by_distance", {rows(table)}, pairs, 0,
               [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.read_by_distance(by, in[0], y); }),
       row("sum_by_distance", {rows(pairs)}, table, steps.batch() * pairs[2],
-          [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.sum_by_distance(by, in[0], y); }),
-      row("causal_softmax_by_distance", {rows(pairs), rows(table)}, pairs, pairs[3],
-          [=](JoinedKernels& k, const Steps& by, In in, const Tensor& y) {
-            k.causal_softmax_by_distance(in[0], by, in[1], first_row, y);
-          })};
+          [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.sum_by_distance(by, in[0], y); })};
 }
 KernelCase band_mask(const Shape& seen, const Band& band, bool padded) {
   return {.kernel = "band_mask",
@@ -158,8 +154,8 @@ void add_pairs(KernelCases& table) {
   const Tensor scattered = Tensor::of({3, 9, 4, 0, 11, 7, 7, 2, 5, 30}, {2, 5}, DType::i64);
   for (const Steps& steps : {Steps::of(from(35, 40), from(0, 40), true), Steps::of(from(0, 7), from(0, 7), false),
            Steps::of(scattered, from(0, 12), false), Steps::of(scattered, scattered, true)})
-    for (const KernelCase& row : by_distance(steps, 3, steps.key.size(1) - steps.query.size(1))) table.push_back(row);
-  for (const KernelCase& row : by_distance(Steps::of(from(448, 512), from(0, 512), true), 12, 448))
+    for (const KernelCase& row : by_distance(steps, 3)) table.push_back(row);
+  for (const KernelCase& row : by_distance(Steps::of(from(448, 512), from(0, 512), true), 12))
     table.push_back(row.counted(row.kernel == "sum_by_distance" ? 0 : 1));
   for (const bool padded : {false, true})
     for (const bool causal : {false, true})

@@ -162,22 +162,6 @@ KernelCase softmax_backward(const Shape& shape) {
       .prepare = [](In in) { kernels(in[0]).softmax(in[0], {}, in[0]); }};
 }
 
-// Entry (i, j) of the last two axes is seen where j <= first_row + i.
-void add_causal(KernelCases& table, const Shape& shape, index_t first_row) {
-  Numbers seen;
-  for (index_t n = 0; n < numel(shape); ++n) seen.push_back(n % shape[-1] <= first_row + n / shape[-1] % shape[-2]);
-  table.push_back(softmax(to_text("from row ", first_row), shape, none()));
-  table.back().kernel = "causal_softmax";
-  table.back().call = [=](JoinedKernels& k, In in, In out) { k.causal_softmax(in[0], first_row, out[0]); };
-  table.back().loops = [=](In in, In) { return softmax_of(read(in[0]), seen, shape[-1]); };
-  table.push_back(softmax_backward(shape));
-  table.back().kernel = "causal_softmax_backward";
-  table.back().prepare = [=](In in) { joined_kernels(in[0]).causal_softmax(raw::copy(in[0]), first_row, in[0]); };
-  table.back().call = [=](JoinedKernels& k, In in, In out) {
-    k.causal_softmax_backward(in[0], in[1], first_row, out[0]);
-  };
-}
-
 // A mask whose first row has no entry at all.
 Operand mask_of(const Shape& shape) {
   return then(mask(shape), [](const Tensor& seen) {
@@ -217,12 +201,7 @@ void add_softmax(KernelCases& table) {
     table.push_back(softmax("no entries", shape, chosen(Numbers(place(4 * width), 0), shape, DType::boolean)));
     table.back().dtypes = {DType::f32}, table.back().terms = {0};
   }
-  int turn = 0;  // each width in another case
-  for (const index_t width : widths) {
-    table.push_back(softmax_backward({width > 1000 ? 2 : 6, width}));
-    add_causal(
-        table, {2, width > 1000 ? 2 : 5, width}, std::array{index_t{0}, width / 2, width - 1}[place(turn++ % 3)]);
-  }
+  for (const index_t width : widths) table.push_back(softmax_backward({width > 1000 ? 2 : 6, width}));
   const Shape for_threads{700, 301}, scores{64, 1024};
   table.push_back(softmax("no mask", for_threads, none()).on_threads());
   table.push_back(softmax("a mask", for_threads, mask(for_threads)).on_threads());
