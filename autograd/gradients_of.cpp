@@ -1,5 +1,7 @@
 // gradients_of(): the gradients of a composed function, as functions themselves (autograd/backward.h).
 #include "autograd/backward.h"
+#include "autograd/op.h"
+#include "autograd/ops.h"
 #include "autograd/pass.h"
 #include "autograd/recording.h"
 
@@ -53,6 +55,17 @@ std::vector<Tensor> gradients_of(const std::function<Tensor(const std::vector<Te
         own_gradient ? own_gradient.mapped() : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
   }
   return gradients;
+}
+
+void detail::differentiate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, std::span<const Tensor> dy, std::span<Tensor> dx) {
+  for (std::size_t k = 0; k < dy.size(); ++k) {
+    if (!dy[k].defined()) continue;
+    const auto result = [&](const std::vector<Tensor>& in) { return f(in)[k]; };
+    const std::vector<Tensor> found = gradients_of(result, inputs, dy[k]);
+    for (std::size_t i = 0; i < dx.size(); ++i)
+      if (found[i].defined()) dx[i] = dx[i].defined() ? add(dx[i], found[i]) : found[i];
+  }
 }
 
 }  // namespace whence

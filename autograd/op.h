@@ -15,12 +15,13 @@
 // backward does not repeat the checks of forward. If backward applies the same op, it calls apply(), and the checks are
 // in the public function. A Site is the source line of the user's call, for errors and reports.
 //
-// Attributes are members, documented at the public function. `static constexpr bool once = true;` declares that the op
-// can be differentiated only once: create_graph through the op is refused. A backward that calls a kernel can be
-// differentiated if, while recording(), it returns gradients made of ops: composed by hand (ops/softmax.cpp), or
-// gradients_of(the op composed of other ops, ...) (autograd/backward.h). Optional members: for a
-// family of functions in one op `const char* label() const`, which graphs and errors show instead of the name;
-// `stops(saved, input)` and the others that autograd/inspectable.h explains.
+// Attributes are members, documented at the public function. Optional members:
+//
+//   const char* label() const                  shown by graphs and errors instead of the name, for a family of functions
+//   static constexpr bool once = true          the op can be differentiated only once: create_graph is refused
+//   Tensor composed(in) const, with            the op made of others, and its inputs, of which forward saved what
+//     static std::array<Tensor, N> inputs(saved)   create_graph differentiates: needed if backward calls a kernel
+//   stops, by_element, broadcasts, factor      for the tools that look into a graph (autograd/inspectable.h)
 //
 // An op with several results returns them from forward as a std::array<Tensor, K>, and so does apply(). Its backward
 // takes `std::span<const Tensor, K> dy`, with dy[k] undefined if result k was not used.
@@ -28,7 +29,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "autograd/observer.h"
 #include "autograd/recording.h"
@@ -48,6 +51,10 @@ namespace detail {
 // input is dual, each other floating input becomes a dual with tangent 0.
 bool mixes_duals(std::span<const Tensor* const> inputs);
 Tensor beside_duals(const Tensor& x);
+
+// Sets dx to the gradients of f at these inputs, as functions of the inputs and dy. (autograd/gradients_of.cpp)
+void differentiate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, std::span<const Tensor> dy, std::span<Tensor> dx);
 
 [[noreturn]] void refuse_released(const Node& node);
 [[noreturn]] void refuse_second_derivative(const Node& node);
@@ -79,6 +86,9 @@ template <class Op, class... In> class OpNode final : public Inspected<Node, Op>
   void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) override {
     if (this->released_) refuse_released(*this);
     if (Once<Op> && whence::recording()) refuse_second_derivative(*this);
+    if constexpr (requires { &Op::composed; }) {
+      if (whence::recording()) return differentiate_composed(dy, dx);
+    }
     const Needs<count> needs = needed.template first<count>();
     Grads<count> found;
     if constexpr (std::is_same_v<Results, Tensor>)
@@ -95,6 +105,16 @@ template <class Op, class... In> class OpNode final : public Inspected<Node, Op>
   }
 
   std::array<Edge, count> edges;
+
+ private:
+  void differentiate_composed(std::span<const Tensor> dy, std::span<Tensor> dx) const {
+    const auto f = [this](const std::vector<Tensor>& in) {
+      Results y = this->op.composed(in);
+      return std::vector<Tensor>(each_of(y).begin(), each_of(y).end());
+    };
+    const std::array<Tensor, count> inputs = Op::inputs(this->saved);
+    detail::differentiate(f, {inputs.begin(), inputs.end()}, dy, dx);
+  }
 };
 
 // Runs the op's forward on values; what it saves belongs to `node` (may be null).

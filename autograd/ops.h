@@ -8,6 +8,7 @@
 // exception: an index out of range on a GPU throws when numbers are next read from that GPU.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "tensor/pointwise.h"
@@ -196,5 +197,21 @@ struct StripOf {
 // (tensor/device/recorded_step.h) before they are known.
 [[nodiscard]] Tensor cross_entropy_sum(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site site = Site::current());
+
+// ---- Fused: a GPU runs in fewer kernels what layers compute by several ops (nn/layers/mlp.h, nn/attention/attention.h) ----
+
+// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out): x [... in], weight_in [m in], weight_out [out m],
+// bias_in [m], bias_out [out], which may be undefined -> [... out].
+[[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
+    const Tensor& weight_out, const Tensor& bias_out, Site site = Site::current());
+
+struct Projection {
+  Tensor weight, bias;  // [h d, c], [h d] or undefined
+};
+// Returns linear(x, weight, bias) for each of the three projections (biases: all or none) of x [b t c], computed as one
+// product. The results are its heads, as views [b h t d]. Key and value may have fewer heads: a divisor of the query's
+// number.
+[[nodiscard]] std::array<Tensor, 3> project_heads(const Tensor& x, const Projection& query, const Projection& key,
+    const Projection& value, index_t heads, Site site = Site::current());
 
 }  // namespace whence

@@ -5,7 +5,6 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/layer_forms.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -100,18 +99,17 @@ Block::Block(const TransformerOptions& options, index_t layer, const std::vector
 
 Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
-  const LayerForms& forms = forms_on(x.device());
   const auto attention = [&](const Tensor& from) { return attention_(from, sequence, pass, cache); };
-  const auto mlp = [&](const Tensor& from) { return dropout_(forms.feed_forward(mlp_, from, pass), pass); };
+  const auto mlp = [&](const Tensor& from) { return dropout_(mlp_(from, pass), pass); };
   if (place_ == NormPlace::parallel) {
     const Tensor attended = x + attention(norm1_(x));
     return probe("residual", attended + mlp(norm2_(x)));
   }
   if (place_ == NormPlace::after) {
-    const Tensor attended = forms.add_then_norm(x, attention(x), norm1_).normed;
-    return probe("residual", forms.add_then_norm(attended, mlp(attended), norm2_).normed);
+    const Tensor attended = norm1_.of_sum(x, attention(x)).normed;
+    return probe("residual", norm2_.of_sum(attended, mlp(attended)).normed);
   }
-  const SumAndNorm attended = forms.add_then_norm(x, attention(norm1_(x)), norm2_);
+  const SumAndNorm attended = norm2_.of_sum(x, attention(norm1_(x)));
   return probe("residual", attended.sum + mlp(attended.normed));
 }
 

@@ -126,6 +126,22 @@ class Kernels : public MatrixLayout {
   // the norm is not finite.
   virtual void clip_scale(const Tensor& total, const Tensor& controls);
 
+  // Fused kernels, whose bodies here run their parts one after another (tensor/fused_kernels.cpp).
+
+  // Copies from[k] into to[k], for each k.
+  virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
+
+  // Returns a [m k] b [k n] + bias [n], [m n], where b are the columns of one product, and bias is given for each or
+  // for none. Returns undefined if concatenating them and multiplying once is as fast.
+  virtual Tensor matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias);
+  // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A fused implementation (a
+  // GPU's, in 16 bit alone) applies gelu to the sum before rounding it.
+  virtual void matmul_gelu(
+      const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
+  // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined)
+  virtual void matmul_gelu_backward(
+      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
+
   // Returns a contiguous i64 index of allowed numbers. On the CPU that is `index` itself, or an Error at once. A device
   // does not wait: it writes 0 for a number that is not allowed, and report_faults throws the Error later.
   virtual Tensor checked_index(const IndexCheck& check, const Tensor& index);

@@ -5,7 +5,6 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "autograd/pass.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -67,33 +66,6 @@ Hessian::Eigenvalue Hessian::largest(double tolerance, int most, std::uint64_t s
     found.vector = std::move(product);
   }
   return found;
-}
-
-Tensor jacobian(const Tensor& y, const Place& x, Site site) {
-  const CallSite place(site);
-  std::vector<Tensor> rows;
-  Shape shape_of_x;
-  std::vector<double> one(static_cast<std::size_t>(y.numel()));
-  for (double& each : one) {
-    each = 1;
-    const Tensor seed = raw::to_device(Tensor::of(one, y.shape(), y.dtype()), y.device());
-    each = 0;
-    const auto found =
-        detail::gradients_at(y, detail::checked_seed("jacobian", y, seed), {x.results.begin(), x.results.end()}, false);
-    Tensor& row = rows.emplace_back();
-    for (const std::uint64_t id : x.results)  // one for each use of the probe
-      if (const auto part = found.find(id); part != found.end())
-        row = row.defined() ? raw::add(row, part->second) : part->second;
-    if (row.defined()) shape_of_x = row.shape();
-  }
-  if (std::ranges::none_of(rows, &Tensor::defined)) fail("jacobian", "y does not depend on ", x.name);
-  std::vector<double> numbers;
-  for (const Tensor& row : rows) {
-    const std::vector<double> own =
-        row.defined() ? row.to_vector() : std::vector<double>(static_cast<std::size_t>(numel(shape_of_x)));
-    numbers.insert(numbers.end(), own.begin(), own.end());
-  }
-  return Tensor::of(numbers, {y.numel(), numel(shape_of_x)}, y.dtype());
 }
 
 }  // namespace whence

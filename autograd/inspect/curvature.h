@@ -1,18 +1,14 @@
-// The curvature of a loss, and the derivatives of many numbers at once.
+// The curvature of a loss.
 //
 //   const Hessian hessian(loss, parameters);      // H_kl = d2 loss / d theta_k d theta_l, never stored
 //   hessian.times(v)                              // H v, a backward pass through the backward pass (Pearlmutter 1994)
 //   hessian.largest().value                       // the sharpness of the loss here
-//
-//   Capture capture("*.positions");
-//   const Tensor logits = model(tokens);
-//   jacobian(logits, capture.place("blocks.0.attention.position.positions"))      // d logits / d positions
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "autograd/inspect/capture.h"
+#include "tensor/tensor.h"
 
 namespace whence {
 
@@ -40,10 +36,5 @@ class Hessian {
  private:
   std::vector<Tensor> inputs_, gradient_;
 };
-
-// Returns d y / d x [y.numel() x.numel()], of y's dtype: a row for each number of y, a column for each number of x,
-// both in row-major order. Each row costs a backward pass. x is a leaf (place_of in paths.h) or the place of a probe.
-// Error if y does not depend on it.
-[[nodiscard]] Tensor jacobian(const Tensor& y, const Place& x, Site site = Site::current());
 
 }  // namespace whence

@@ -6,7 +6,6 @@
 // 16-bit logits is f32, and their gradient is rounded once.
 #include <algorithm>
 
-#include "autograd/backward.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
@@ -52,10 +51,6 @@ struct CrossEntropy {
     // The logits are the largest tensor of a language model. dx reuses their memory if nobody else owns them and this
     // is their last backward.
     const Tensor x = saved.logits.get();
-    if (recording()) {
-      const auto all = [&](const std::vector<Tensor>& in) { return of_parts(saved, in[0]); };
-      return {gradients_of(all, std::array{x}, dy)[0], Tensor()};
-    }
     const bool in_place = detail::releasing && x.owns_storage_alone();
     const Tensor dx = in_place ? x : raw::like_rows(x);
     kernels(x).cross_entropy_backward(
@@ -64,21 +59,25 @@ struct CrossEntropy {
     return {raw::reshape(dx, saved.shape), Tensor()};
   }
 
-  // Subtracts each row's maximum first, so that no exponential overflows.
-  Tensor of_parts(const Saved& saved, const Tensor& logits) const {
-    const Tensor top = raw::slice(saved.norm.peek(), 1, 0, 1);
-    const Tensor x = reshape(cast(logits, top.dtype()), as_rows(saved.shape)) - top;
+  // Each row's maximum, a constant, is subtracted first, so that no exponential overflows.
+  Tensor composed(const std::vector<Tensor>& in) const {
+    const Tensor wide = reshape(cast(in[0], compute_dtype(in[0].dtype())), as_rows(in[0].shape()));
+    const Tensor x = wide - raw::reduce(Reduction::maximum, wide.detach(), {1}, true);
     std::vector<double> picks, counts;
-    for (const double target : saved.target.peek().to_vector()) {
+    double counted = 0;
+    for (const double target : in[1].to_vector()) {
       counts.push_back(target != static_cast<double>(ignored));
       picks.push_back(counts.back() * target);
+      counted += counts.back();
     }
     const auto column = [&](const std::vector<double>& numbers, DType dtype) {
       return raw::to_device(Tensor::of(numbers, {x.size(0), 1}, dtype), x.device());
     };
-    const Tensor of_targets = gather(x, 1, column(picks, DType::i64)), counted = column(counts, x.dtype());
-    return sum((log(sum(exp(x), {1}, true)) - of_targets) * counted) * saved.share;
+    const Tensor of_targets = gather(x, 1, column(picks, DType::i64));
+    const Tensor total = sum((log(sum(exp(x), {1}, true)) - of_targets) * column(counts, x.dtype()));
+    return total * (is_sum ? 1 : counted > 0 ? 1 / counted : 0);
   }
+  static std::array<Tensor, 2> inputs(const Saved& saved) { return {saved.logits.get(), saved.target.get()}; }
 
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::no_target}; }
 

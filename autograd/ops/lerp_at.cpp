@@ -7,7 +7,6 @@
 // table. That hides no NaN: the scores behind such a position are NaN, and CoPE adds them to the value read here.
 #include <algorithm>
 
-#include "autograd/backward.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -34,7 +33,6 @@ struct LerpAt {
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     const Tensor t = saved.table.get(), p = saved.position.get();
-    if (recording()) return gradients_of(of_parts, std::array{t, p}, dy);
     const Tensor g = raw::contiguous(dy);
     const Tensor dt = Tensor::like(t), dp = Tensor::like(p);
     kernels(p).lerp_at_backward(t, p, g, dt, dp);
@@ -42,7 +40,8 @@ struct LerpAt {
   }
 
   // At an integer both rows are the same, so the derivative with respect to position is 0 here too.
-  static Tensor of_parts(const std::vector<Tensor>& in) {
+  static std::array<Tensor, 2> inputs(const Saved& saved) { return {saved.table.get(), saved.position.get()}; }
+  static Tensor composed(const std::vector<Tensor>& in) {
     const DType dtype = in[1].dtype();
     const Tensor table = cast(in[0], dtype);
     const Tensor inside = raw::unary(functions::Clamp{}, in[1], {0, static_cast<double>(in[0].size(-1) - 1)});

@@ -1,6 +1,6 @@
-// Samples of autograd/joined/linear_gelu_linear.cpp.
+// Samples of autograd/ops/linear_gelu_linear.cpp.
 #include "autograd/check/samples.h"
-#include "autograd/joined/joined_ops.h"
+#include "autograd/ops.h"
 
 namespace whence {
 namespace {

@@ -1,6 +1,6 @@
-// Samples of autograd/joined/project_heads.cpp.
+// Samples of autograd/ops/project_heads.cpp.
 #include "autograd/check/samples.h"
-#include "autograd/joined/joined_ops.h"
+#include "autograd/ops.h"
 
 namespace whence {
 namespace {

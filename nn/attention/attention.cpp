@@ -3,7 +3,6 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
-#include "nn/layer_forms.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -64,12 +63,23 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
   child("position", schemes_.root());
 }
 
+// A GPU computes one large product instead of three.
+std::array<Tensor, 3> Attention::project(const Tensor& x) const {
+  if (x.device().is_gpu()) {
+    const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
+    return project_heads(x, both(query_), both(key_), both(value_), options_.heads);
+  }
+  const index_t dim = query_.weight().size(0) / options_.heads;
+  const auto of = [&](const Linear& layer) { return by_head(layer(x), layer.weight().size(0) / dim); };
+  return {of(query_), of(key_), of(value_)};
+}
+
 Tensor Attention::operator()(
     const Tensor& input, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   const Tensor x = probe("x", input);
-  const Heads heads = forms_on(x.device()).project(x, query_, key_, value_, options_.heads);
-  AttendInputs inputs{x, heads.query, heads.key, heads.value, sequence};
+  const auto [query, key, value] = project(x);
+  AttendInputs inputs{x, query, key, value, sequence};
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
   const Tensor mixed = probe("output", cache             ? cache->attend(options_.layer, inputs, stages_, wanted_)

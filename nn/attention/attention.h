@@ -55,6 +55,8 @@ class Attention final : public Module {
   // bf16 on the CPU)".
   std::string explain(Device device, DType dtype, index_t sequences, index_t length, bool causal = true) const;
   const Stages& stages() const { return stages_; }
+  // Returns queries [b h t d], keys and values [b g t d] of x [b t c].  (Vaswani et al. 2017, section 3.2.2)
+  std::array<Tensor, 3> project(const Tensor& x) const;
 
  private:
   AttentionOptions options_;

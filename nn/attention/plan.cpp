@@ -2,7 +2,6 @@
 
 #include "autograd/observer.h"
 #include "autograd/recording.h"
-#include "nn/layer_forms.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -150,8 +149,8 @@ Tensor attend(const AttendInputs& inputs, const Stages& stages, const AttendPlan
 }
 
 AttendInputs heads_apart(AttendInputs inputs) {
-  const auto [query, key, value] = forms_on(inputs.query.device()).apart({inputs.query, inputs.key, inputs.value});
-  inputs.query = query, inputs.key = key, inputs.value = value;
+  if (inputs.query.device().is_gpu())
+    for (Tensor* each : {&inputs.query, &inputs.key, &inputs.value}) *each = contiguous(*each);
   return inputs;
 }
 

@@ -37,8 +37,6 @@ class MLP final : public Module {
 
   const Linear& in() const { return in_; }
   const Linear& out() const { return out_; }
-  // True if y = gelu(x W1' + b1) W2' + b2, and no dropout
-  bool is_gelu_alone(const Pass& pass) const { return activation_ == Activation::gelu && !dropout_.drops(pass); }
 
  private:
   Linear in_, out_;

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "autograd/observer.h"
-#include "autograd/ops.h"
 
 namespace whence {
 
@@ -19,6 +18,15 @@ Tensor Norm::operator()(const Tensor& x, Site site) const {
   const Scope scope(path());
   return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, epsilon_, site)
                                   : rms_norm(x, weight_, epsilon_, site);
+}
+
+SumAndNorm Norm::of_sum(const Tensor& x, const Tensor& added, Site site) const {
+  if (x.device().is_gpu()) {
+    const Scope scope(path());
+    return add_norm(x, added, weight_, bias_, epsilon_, site);
+  }
+  const Tensor sum = add(x, added, site);
+  return {sum, (*this)(sum, site)};
 }
 
 }  // namespace whence

@@ -3,6 +3,7 @@
 //   RMS norm (Zhang and Sennrich 2019):   x / sqrt(mean(x^2) + epsilon) * weight
 #pragma once
 
+#include "autograd/ops.h"
 #include "nn/layers/module.h"
 
 namespace whence {
@@ -16,6 +17,9 @@ class Norm final : public Module {
 
   // x [..., dim] in the weight's dtype, else Error -> [..., dim]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
+
+  // {x + added, its norm}: one kernel in each direction on a GPU
+  [[nodiscard]] SumAndNorm of_sum(const Tensor& x, const Tensor& added, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined in RMS norm

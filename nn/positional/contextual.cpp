@@ -45,13 +45,10 @@ static bool are_scores(const GateLogits& logits, const AttendContext& context) {
          logits.scale == context.scale;
 }
 
-Tensor Contextual::sums_of_gates(const AttendContext& context) const {
+Tensor Contextual::gate_scores(const AttendContext& context) const {
   const GateLogits logits = gate_logits(context);
-  const Tensor of_pairs = are_scores(logits, context)
-                              ? context.content_scores
-                              : matmul_by_group(logits.query, transpose(logits.key), logits.scale);  // [b h i j]
-  const Tensor g = probe("gates", context.masked(sigmoid(probe("gate_logits", of_pairs))));
-  return reverse_cumulative_sum(g, -1, true);
+  return are_scores(logits, context) ? context.content_scores
+                                     : matmul_by_group(logits.query, transpose(logits.key), logits.scale);
 }
 
 void Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {

@@ -33,7 +33,9 @@ class Contextual : public PositionalScheme, public TransformsScores {
   [[nodiscard]] virtual GateLogits gate_logits(const AttendContext& context) const;
   // True if the gates have keys of their own, one for each key head.
   bool makes_keys() const { return gate_key_ != nullptr; }
-  // Returns sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, because 16 bits are too coarse to count with.
+  // Returns the gates before the sigmoid, [b h i j].
+  [[nodiscard]] Tensor gate_scores(const AttendContext& context) const;
+  // Returns sum_{l=j..i} g_il, [b h i j] (cope.cpp); in f32 for 16-bit models, because 16 bits are too coarse to count with.
   [[nodiscard]] Tensor sums_of_gates(const AttendContext& context) const;
   // Adds the operands from which the tile programs compute the same gates.
   void add_gates(TileTerms& terms, const AttendContext& context) const;

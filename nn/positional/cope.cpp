@@ -45,13 +45,14 @@ Claims CoPE::claims() const {
 }
 void CoPE::check_company(const Stages& stages) const { position_query_.check_company("cope", stages); }
 
-// The erratum: reading at floor p + ceil p - p swaps the two weights, as Eq. 5 prints them. Integer positions are
-// unchanged, so the result jumps at each of them.
-static Tensor mirrored(const Tensor& p) {
-  const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
-  const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 at integers, else 0
-  return floor * 2.0 + 1.0 - whole - p;
+// Sums of gates, for cope_mlp and cope_alibi too: [b h i j]
+Tensor Contextual::sums_of_gates(const AttendContext& context) const {
+  const Tensor logits = probe("gate_logits", gate_scores(context));  // q_i.k_j / sqrt(d)
+  const Tensor g = probe("gates", context.masked(sigmoid(logits)));  // Eq. 3
+  return reverse_cumulative_sum(g, -1, true);                        // Eq. 4
 }
+
+static Tensor mirrored(const Tensor& p);  // the erratum, below
 
 // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
 Tensor CoPE::transform_scores(const Tensor& s, const AttendContext& context) const {
@@ -66,7 +67,16 @@ Tensor CoPE::position_logits(const AttendContext& context) const {
   return matmul(position_query_.of(context), transpose(table_), position_query_.scale(context));
 }
 
-// ---- The same in tiles: readers may stop here. ----
+// ---- The erratum and the same in tiles: readers may stop here. ----
+
+// Reading at floor p + ceil p - p swaps the two weights, as Eq. 5 prints them. Integer positions are
+// unchanged, so the result jumps at each of them.
+static Tensor mirrored(const Tensor& p) {
+  const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
+  const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 at integers, else 0
+  return floor * 2.0 + 1.0 - whole - p;
+}
+
 void CoPE::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
   if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
   add_gates(terms, context);

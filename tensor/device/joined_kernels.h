@@ -16,20 +16,6 @@ class JoinedKernels : public Kernels {
   bool is_transposed_view(const Tensor& x) override;
   bool is_copied_by_products(const Tensor& x) override;
 
-  // Copies from[k] into to[k], for each k.
-  virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
-
-  // Returns a [m k] b [k n] + bias [n], [m n], where b are the columns of one product, and bias is given for each or
-  // for none. Returns undefined if concatenating them and multiplying once is as fast.
-  virtual Tensor matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias);
-  // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A fused implementation (a
-  // GPU's, in 16 bit alone) applies gelu to the sum before rounding it.
-  virtual void matmul_gelu(
-      const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
-  // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined)
-  virtual void matmul_gelu_backward(
-      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
-
   // Tiled attention (tensor/tiled_call.h) on a GPU. x are its operands in order. REQUIRES: the device has a
   // program for them (tensor/tiles/gpu_programs.h)
   virtual void attention(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,

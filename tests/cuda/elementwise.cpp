@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "autograd/check/gradcheck.h"
-#include "autograd/joined/joined_ops.h"
 #include "autograd/ops.h"
 #include "cuda/library/blas.h"
 #include "tensor/index_check.h"

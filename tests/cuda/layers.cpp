@@ -4,9 +4,9 @@
 #include <map>
 
 #include "autograd/backward.h"
-#include "autograd/joined/joined_ops.h"
 #include "nn/decoding.h"
-#include "nn/layer_forms.h"
+#include "nn/layers/mlp.h"
+#include "nn/layers/norm.h"
 #include "tensor/device/product_layout.h"
 #include "tests/support/device.h"
 #include "tests/support/schemes.h"
@@ -103,23 +103,23 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
       norm.initialise(1);
       expect_the_cpus({x, added}, 24, [&](const std::vector<Tensor>& in) {
         placed(norm, in[0]);
-        const SumAndNorm y = forms_on(in[0].device()).add_then_norm(in[0], in[1], norm);
+        const SumAndNorm y = norm.of_sum(in[0], in[1]);
         return concat_along(-1, {y.sum, y.normed});
       });
     }
-    Linear query(24, 12), key(24, 12), value(24, 12);
-    for (Linear* layer : {&query, &key, &value}) layer->initialise(layer == &query ? 1 : layer == &key ? 2 : 3);
+    Attention attention({.dim = 24, .heads = 3}, {});
+    attention.initialise(1);
     expect_the_cpus({x}, 24, [&](const std::vector<Tensor>& in) {
-      for (Linear* layer : {&query, &key, &value}) placed(*layer, in[0]);
-      const Heads heads = forms_on(in[0].device()).project(in[0], query, key, value, 3);
-      return concat_along(-1, {heads.query, heads.key, heads.value});
+      placed(attention, in[0]);
+      const auto [query, key, value] = attention.project(in[0]);
+      return concat_along(-1, {query, key, value});
     });
     for (const Activation activation : {Activation::gelu, Activation::relu}) {
       MLP mlp({.dim = 24, .hidden = 32, .activation = activation});
       mlp.initialise(1);
       expect_the_cpus({x}, 32, [&](const std::vector<Tensor>& in) {
         placed(mlp, in[0]);
-        return forms_on(in[0].device()).feed_forward(mlp, in[0], {});
+        return mlp(in[0]);
       });
     }
   }

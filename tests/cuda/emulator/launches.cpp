@@ -2,7 +2,6 @@
 #include <string>
 
 #include "autograd/backward.h"
-#include "autograd/joined/joined_ops.h"
 #include "autograd/ops.h"
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"

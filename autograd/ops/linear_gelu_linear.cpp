@@ -2,9 +2,8 @@
 //   y = g W_out' + b_out,  g = gelu(h),  h = x W_in' + b_in        x:[... in]  W_in:[hidden in]  W_out:[out hidden]
 //   dW_out = dy' g    db_out = sum over rows of dy    dh = gelu'(h) (dy W_out)
 //   dW_in = dh' x     db_in = sum over rows of dh     dx = dh W_in
-#include "autograd/joined/joined_ops.h"
 #include "autograd/op.h"
-#include "tensor/device/joined_kernels.h"
+#include "autograd/ops.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -13,7 +12,8 @@ namespace {
 struct LinearGeluLinear {
   static constexpr const char* name = "linear_gelu_linear";
   struct Saved {
-    SavedTensor x, weight_in, bias_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both as rows
+    SavedTensor x, weight_in, bias_in, weight_out, bias_out, before,
+        hidden;  // before: h, hidden: gelu(h), both as rows
   };
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
@@ -22,12 +22,12 @@ struct LinearGeluLinear {
     const Tensor rows = raw::reshape(x, as_rows(x.shape()));
     const Tensor before = Tensor::like(x, {rows.size(0), weight_in.size(0)});
     const Tensor hidden = Tensor::like(x, before.shape());
-    joined_kernels(x).matmul_gelu(
-        rows, raw::transpose(weight_in), bias_in.defined() ? &bias_in : nullptr, before, hidden);
+    kernels(x).matmul_gelu(rows, raw::transpose(weight_in), bias_in.defined() ? &bias_in : nullptr, before, hidden);
     saved.x = x;
     saved.weight_in = weight_in;
     saved.bias_in = bias_in;
     saved.weight_out = weight_out;
+    saved.bias_out = bias_out;
     saved.before = before;
     saved.hidden = hidden;
     Shape shape = x.shape();
@@ -37,8 +37,7 @@ struct LinearGeluLinear {
   }
 
   Grads<5> backward(const Saved& saved, const Tensor& dy, Needs<5> needs) const {
-    if (recording()) return recorded_backward(saved, dy);
-    JoinedKernels& on = joined_kernels(dy);
+    Kernels& on = kernels(dy);
     const Tensor rows = raw::reshape(dy, as_rows(dy.shape())), h = saved.before.get();
     Grads<5> grads;
     if (needs[3] && needs[4]) {
@@ -58,13 +57,11 @@ struct LinearGeluLinear {
     return grads;
   }
 
-  // Composed of ops that have derivatives. The saved h has no history, so it is computed again from tensors that have.
-  static Grads<5> recorded_backward(const Saved& saved, const Tensor& dy) {
-    const Tensor x = saved.x.get(), x_rows = reshape(x, as_rows(x.shape())), rows = reshape(dy, as_rows(dy.shape()));
-    const Tensor h = linear(x_rows, saved.weight_in.get(), saved.bias_in.get());
-    const Tensor dh = unary_backward(functions::Gelu{}, h, matmul(rows, saved.weight_out.get()));
-    return {reshape(matmul(dh, saved.weight_in.get()), x.shape()), matmul(transpose(dh), x_rows), sum(dh, {0}),
-        matmul(transpose(rows), gelu(h)), sum(rows, {0})};
+  static Tensor composed(const std::vector<Tensor>& in) {
+    return linear(gelu(linear(in[0], in[1], in[2])), in[3], in[4]);
+  }
+  static std::array<Tensor, 5> inputs(const Saved& saved) {
+    return {saved.x.get(), saved.weight_in.get(), saved.bias_in.get(), saved.weight_out.get(), saved.bias_out.get()};
   }
 
   static void check(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,

@@ -3,11 +3,9 @@
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
 #include <utility>
 
-#include "autograd/backward.h"
-#include "autograd/joined/heads_in_rows.h"
-#include "autograd/joined/joined_ops.h"
 #include "autograd/op.h"
-#include "tensor/device/joined_kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/heads_in_rows.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -21,10 +19,9 @@ struct ProjectHeads {
   using Counts = std::array<index_t, outputs>;  // numbers of heads
   index_t heads;
   struct Saved {
-    SavedTensor x, weight;                   // [b t c], the concatenated [(h+2g)d c], or undefined
-    std::array<SavedTensor, outputs> parts;  // the three weights in it
+    std::array<SavedTensor, 7> inputs;
+    SavedTensor weight;  // the concatenated [(h+2g)d c], or undefined
     Counts counts{};
-    bool biased = false;
   };
 
   Three forward(Saved& saved, const Tensor& x, const Tensor& query, const Tensor& key, const Tensor& value,
@@ -36,7 +33,7 @@ struct ProjectHeads {
     const Counts counts{heads, key_heads, key_heads};
     const Tensor rows = raw::reshape(x, as_rows(x.shape()));
     const Three transposed{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
-    Tensor joined = joined_kernels(x).matmul_beside(rows, transposed, std::span(biases).first(biased ? outputs : 0));
+    Tensor joined = kernels(x).matmul_beside(rows, transposed, std::span(biases).first(biased ? outputs : 0));
     if (!joined.defined()) {
       const Tensor bias = biased ? Tensor::like(x, {total}) : Tensor(), weight = Tensor::like(x, {total, x.size(2)});
       std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);
@@ -45,69 +42,64 @@ struct ProjectHeads {
         const std::vector<Tensor> parts = part_rows(bias, counts);
         to.insert(to.end(), parts.begin(), parts.end());
       }
-      joined_kernels(x).copy_all(from, to);
+      kernels(x).copy_all(from, to);
       joined = raw::matmul(rows, raw::transpose(weight), 1, biased ? &bias : nullptr);
       saved.weight = weight;
     }
-    saved.x = x;
-    for (std::size_t k = 0; k < outputs; ++k) saved.parts[k] = weights[k];
+    saved.inputs[0] = x;
+    for (std::size_t k = 0; k < outputs; ++k) saved.inputs[1 + k] = weights[k], saved.inputs[4 + k] = biases[k];
     saved.counts = counts;
-    saved.biased = biased;
     return heads_in_rows(joined, x.size(0), x.size(1), counts);
   }
 
   Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
-    const Tensor x = saved.x.get(), rows = raw::reshape(x, as_rows(x.shape()));
+    const Tensor x = saved.inputs[0].get(), rows = raw::reshape(x, as_rows(x.shape()));
     const Counts& counts = saved.counts;
-    const index_t dim = saved.parts[0].get().size(0) / counts[0];
+    const index_t dim = saved.inputs[1].peek().size(0) / counts[0];
+    const bool biased = saved.inputs[4].defined();
     Tensor weight = saved.weight.defined() ? saved.weight.get() : Tensor();
     if (!weight.defined()) {
       weight = Tensor::like(x, {(counts[0] + counts[1] + counts[2]) * dim, x.size(2)});
-      const Three parts{saved.parts[0].get(), saved.parts[1].get(), saved.parts[2].get()};
-      joined_kernels(x).copy_all(parts, part_rows(weight, counts));
+      const Three parts{saved.inputs[1].get(), saved.inputs[2].get(), saved.inputs[3].get()};
+      kernels(x).copy_all(parts, part_rows(weight, counts));
     }
     Three from{dy[0], dy[1], dy[2]};
     for (std::size_t k = 0; k < outputs; ++k)
       if (!from[k].defined()) from[k] = Tensor::zeros({x.size(0), counts[k], x.size(1), dim}, x.dtype(), x.device());
-    if (recording()) return recorded_backward(saved, from);
     Tensor joined = rows_of_heads(from);  // the layout that tiles write
     if (!joined.defined()) {
       joined = Tensor::like(x, {rows.size(0), weight.size(0)});
-      joined_kernels(x).copy_all(from, heads_in_rows(joined, x.size(0), x.size(1), counts));
+      kernels(x).copy_all(from, heads_in_rows(joined, x.size(0), x.size(1), counts));
     }
     Grads<7> grads;
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(joined, weight), x.shape());
     const Tensor dweight = Tensor::like(x, weight.shape()),
-                 dbias = saved.biased ? Tensor::like(x, {weight.size(0)}) : Tensor();
-    if (saved.biased)
-      joined_kernels(x).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
+                 dbias = biased ? Tensor::like(x, {weight.size(0)}) : Tensor();
+    if (biased)
+      kernels(x).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
     else
       kernels(x).matmul(raw::transpose(joined), rows, nullptr, 1, dweight);
     const std::vector<Tensor> weights = part_rows(dweight, saved.counts);
     for (std::size_t k = 0; k < outputs; ++k) grads[1 + k] = weights[k];
-    if (!saved.biased) return grads;
+    if (!biased) return grads;
     const std::vector<Tensor> biases = part_rows(dbias, saved.counts);
     for (std::size_t k = 0; k < outputs; ++k) grads[4 + k] = biases[k];
     return grads;
   }
 
-  Grads<7> recorded_backward(const Saved& saved, const Three& dy) const {
-    const auto composed = [&](const std::vector<Tensor>& in) {
-      std::vector<Tensor> parts;
-      for (std::size_t k = 1; k <= outputs; ++k) {
-        const Tensor y = linear(in[0], in[k], Tensor());
-        const index_t count = saved.counts[k - 1];
-        parts.push_back(permute(reshape(y, {y.size(0), y.size(1), count, y.size(2) / count}), {0, 2, 1, 3}));
-      }
-      return concat_along(1, parts);
-    };
-    const auto& [query, key, value] = saved.parts;
-    const std::array inputs{saved.x.get(), query.get(), key.get(), value.get()};
-    Grads<7> grads;
-    std::ranges::move(gradients_of(composed, inputs, concat_along(1, {dy[0], dy[1], dy[2]})), grads.begin());
-    for (std::size_t k = 0; k < outputs; ++k)
-      if (saved.biased) grads[4 + k] = reshape(sum(dy[k], {0, 2}), {inputs[1 + k].size(0)});
-    return grads;
+  Three composed(const std::vector<Tensor>& in) const {
+    Three y;
+    for (std::size_t k = 0; k < outputs; ++k) {
+      const index_t count = in[1 + k].size(0) * heads / in[1].size(0);
+      const Tensor each = linear(in[0], in[1 + k], in[4 + k]);
+      y[k] = permute(reshape(each, {each.size(0), each.size(1), count, each.size(2) / count}), {0, 2, 1, 3});
+    }
+    return y;
+  }
+  static std::array<Tensor, 7> inputs(const Saved& saved) {
+    std::array<Tensor, 7> in;
+    std::ranges::transform(saved.inputs, in.begin(), [](const SavedTensor& each) { return each.get(); });
+    return in;
   }
 
   // Returns the rows of each projection.
