@@ -24,7 +24,7 @@ class Inspectable : public GraphLink {
   virtual std::optional<std::size_t> factor() const { return std::nullopt; }
   // Returns the op's results on other inputs, some of which may be duals; empty if it cannot.
   // (autograd/inspect/explain.h)
-  virtual std::vector<Tensor> again(const std::vector<Tensor>&) const { return {}; }
+  virtual std::vector<Tensor> rerun(const std::vector<Tensor>&) const { return {}; }
 };
 
 // The node of an op. Its answers come from the op's members of the same names, if it has them: stops(saved, input) and

@@ -97,7 +97,7 @@ template <class Op, class... In> class OpNode final : public Inspected<Node, Op>
       found = this->op.backward(this->saved, dy.template first<result_count>(), needs);
     std::ranges::move(found, dx.begin());
   }
-  std::vector<Tensor> again(const std::vector<Tensor>& inputs) const override;
+  std::vector<Tensor> rerun(const std::vector<Tensor>& inputs) const override;
   void release_saved() override {
     for (const SavedTensor* held = this->first_saved(); held; held = held->next())
       const_cast<SavedTensor*>(held)->release();
@@ -156,7 +156,7 @@ template <class Op, class... In>
 }
 
 template <class Op, class... In>
-std::vector<Tensor> detail::OpNode<Op, In...>::again(const std::vector<Tensor>& inputs) const {
+std::vector<Tensor> detail::OpNode<Op, In...>::rerun(const std::vector<Tensor>& inputs) const {
   Results y = [&]<std::size_t... K>(std::index_sequence<K...>) {
     return apply(Op(this->op), this->site, inputs[K]...);
   }(std::make_index_sequence<count>());

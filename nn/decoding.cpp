@@ -43,7 +43,7 @@ struct Cache final : AttentionCache {
     inputs.query = append(mine.query, inputs.query);  // new rows read earlier rows, which are computed again
     Sequence& all = inputs.sequence;
     all.rows = all.keys, all.first_row = 0, all.positions.query = all.positions.key;
-    all.keep_apart();  // the masks of the last rows belong to other layers
+    all.own_cache();  // the masks of the last rows belong to other layers
     return slice(whence::attend(inputs, stages, wanted), 2, filled, filled + rows);
   }
 };

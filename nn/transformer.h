@@ -109,7 +109,7 @@ class Transformer final : public Module {
   std::unique_ptr<Norm> norm_;                                    // after the last block, unless norms come after
   std::unique_ptr<Linear> head_;                                  // null if tied
   LayerRunner layer_runner_;                                      // null: blocks run directly
-  const std::shared_ptr<KeptTables> tables_ = Sequence().tables;  // for all steps
+  const std::shared_ptr<TableCache> tables_ = Sequence().tables;  // for all steps
 };
 
 }  // namespace whence

@@ -112,7 +112,7 @@ class ValueExplainer {
           raw::cast(raw::copy(raw::slice(raw::reshape(each.detach(), {-1}), 0, place, place + 1)), DType::dual));
       if (&each == &input) inside = place, alone.back().data<Dual>()[0].tangent = 1;
     }
-    const double derivative = entry.node->again(alone)[0].data<Dual>()[0].tangent;
+    const double derivative = entry.node->rerun(alone)[0].data<Dual>()[0].tangent;
     return derivative == 0 ? std::nullopt : std::optional(Source{k, &input, inside, derivative});
   }
 
@@ -157,7 +157,7 @@ class TangentPass {
     duals_.emplace(start, dual);
     for (auto next = tape_.entries().upper_bound(start); next != tape_.entries().end(); ++next) {
       const Tape::Entry& entry = next->second;
-      const std::vector<Tensor> moved = again(entry);
+      const std::vector<Tensor> moved = rerun(entry);
       for (std::size_t k = 0; k < moved.size(); ++k) {
         const Edge edge{entry.node, static_cast<std::uint8_t>(k)};
         const auto name = names_.find(edge.id());
@@ -171,7 +171,7 @@ class TangentPass {
 
  private:
   // Returns the results on duals; empty if no input has one.
-  std::vector<Tensor> again(const Tape::Entry& entry) const {
+  std::vector<Tensor> rerun(const Tape::Entry& entry) const {
     bool any = false;
     std::vector<Tensor> inputs;
     for (const Tensor& input : entry.inputs) {
@@ -179,7 +179,7 @@ class TangentPass {
       any = any || dual != duals_.end();
       inputs.push_back(dual != duals_.end() ? dual->second : input.defined() ? input.detach() : input);
     }
-    return any ? entry.node->again(inputs) : std::vector<Tensor>();
+    return any ? entry.node->rerun(inputs) : std::vector<Tensor>();
   }
 
   const Tape& tape_;

@@ -21,7 +21,7 @@ class ConcatNode final : public Node {
   const char* name() const override { return "concat_along"; }
   std::span<const Edge> inputs() const override { return edges_; }
   void release_saved() override { released_ = true; }
-  std::vector<Tensor> again(const std::vector<Tensor>& parts) const override {
+  std::vector<Tensor> rerun(const std::vector<Tensor>& parts) const override {
     return {concat_along(axis_, parts, site)};
   }
   void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) override {

@@ -18,11 +18,11 @@ namespace {
 
 // Traffic since the program began; and that of the graph being recorded, which counts again at each replay.
 std::mutex traffic_mutex;
-DeviceTraffic asked, recorded;
+DeviceTraffic traffic_since_start, traffic_of_graph;
 
 template <class Add> void count(const Add& add) {
   const std::scoped_lock lock(traffic_mutex);
-  add(gpu::capturing() ? recorded : asked);
+  add(gpu::capturing() ? traffic_of_graph : traffic_since_start);
 }
 
 class GpuBlocks final : public BlockSource {
@@ -81,7 +81,7 @@ class CudaRuntime final : public DeviceRuntime {
   void synchronise() override { gpu::synchronise(); }
   DeviceTraffic traffic() const override {
     const std::scoped_lock lock(traffic_mutex);
-    DeviceTraffic all = asked;
+    DeviceTraffic all = traffic_since_start;
     all.launches = gpu::launches();
     return all;
   }
@@ -90,7 +90,7 @@ class CudaRuntime final : public DeviceRuntime {
       // The graph has its own memory: blocks cached by unrecorded steps would be unused meanwhile.
       gpu_memory().release_cached();
     gpu::begin_capture();
-    recorded = {};
+    traffic_of_graph = {};
     const Allocator::Pool pool = gpu_memory().open_pool();
     try {
       work();
@@ -101,7 +101,7 @@ class CudaRuntime final : public DeviceRuntime {
     }
     gpu_memory().close_pool();
     try {
-      return std::make_unique<RecordedGraph>(gpu::end_capture(), recorded, pool);
+      return std::make_unique<RecordedGraph>(gpu::end_capture(), traffic_of_graph, pool);
     } catch (...) {
       gpu_memory().release_pool(pool);
       throw;

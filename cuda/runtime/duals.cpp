@@ -104,22 +104,14 @@ class DualKernels final : public CudaKernels {
 
   // ---- Fused: by their parts.
   void matmul_gelu(const T& a, const T& b, const T* bias, const T& before, const T& out) override {
-    J::matmul_gelu(a, b, bias, before, out);
+    K::matmul_gelu(a, b, bias, before, out);
   }
   T matmul_beside(const T&, std::span<const T>, std::span<const T>) override { return {}; }
   void matmul_row_sums(const T& a, const T& b, const T& out, const T& sums) override {
     K::matmul_row_sums(a, b, out, sums);
   }
   void matmul_gelu_backward(const T& a, const T& b, const T& before, const T& out, const T& sums) override {
-    J::matmul_gelu_backward(a, b, before, out, sums);
-  }
-  void causal_softmax(const T& x, index_t first_row, const T& y) override { J::causal_softmax(x, first_row, y); }
-  void causal_softmax_backward(const T& y, const T& dy, index_t first_row, const T& dx) override {
-    J::causal_softmax_backward(y, dy, first_row, dx);
-  }
-  void causal_softmax_by_distance(
-      const T& x, const Steps& steps, const T& table, index_t first_row, const T& y) override {
-    J::causal_softmax_by_distance(x, steps, table, first_row, y);
+    K::matmul_gelu_backward(a, b, before, out, sums);
   }
 };
 

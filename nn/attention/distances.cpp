@@ -72,16 +72,16 @@ bool are_diagonal(const AttendContext& context, const Steps& steps) {
     const bool* real = present.defined() ? present.data<bool>() + (padded == 1 ? 0 : b * tokens) : nullptr;
     const auto is_real = [&](index_t token) { return !real || token >= tokens || real[token]; };
     std::optional<index_t> moved;  // the shift, taken from the first present token
-    const auto stands = [&](index_t position, index_t token) {
+    const auto matches_diagonal = [&](index_t position, index_t token) {
       if (!is_real(token)) return true;
       if (!moved) moved = position - token;
       return *moved == position - token;
     };
     const index_t *key = row_of(steps.key, b), *query = row_of(steps.query, b);
     for (index_t j = 0; j < keys; ++j)
-      if (!stands(key[j], j)) return false;
+      if (!matches_diagonal(key[j], j)) return false;
     for (index_t i = 0; i < queries; ++i)
-      if (!stands(query[i], context.first_row + i)) return false;
+      if (!matches_diagonal(query[i], context.first_row + i)) return false;
   }
   return true;
 }

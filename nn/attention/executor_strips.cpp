@@ -115,7 +115,7 @@ Tensor attend_in_strips(const AttendInputs& inputs, const Stages& stages, index_
     const StripOf whole{first_row, all.first_row + rows, all.key.size(2), first_row - context.first_row};
     const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
       AttendContext now = context;
-      now.keep_apart();  // a shared cache of masks would hold all pairs
+      now.own_cache();  // a shared cache of masks would hold all pairs
       BlockArguments::put(given, now);
       return attend_rows(std::move(now), stages, dropping, whole);
     };

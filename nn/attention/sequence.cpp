@@ -84,7 +84,7 @@ std::uint64_t writes(const Visibility& of) { return writes(of.present) + writes(
 // A cache of the last few values by the inputs that made them; `From` has == and writes(), which counts the writes to
 // its tensors: a value made from earlier numbers is not found again. Thread-safe; two threads that ask at once may both
 // compute.
-template <class From, class Made, std::size_t most = 2> class Kept {
+template <class From, class Made, std::size_t most = 2> class LruCache {
  public:
   template <class Make> Made get(const From& from, const Make& make) {
     {
@@ -141,14 +141,14 @@ struct TableOf {
 }  // namespace
 
 // Values computed from a sequence once, and shared by all users.
-struct KeptOfSequence {
+struct SequenceCache {
   // The keys hold tensors, and so keep their identities alive.
-  Kept<Visibility, Tensor> masks;
-  Kept<ConstantThere, Tensor, 64> constants;  // more than one pass has, because a recorded pass reads them again
+  LruCache<Visibility, Tensor> masks;
+  LruCache<ConstantThere, Tensor, 64> constants;  // more than one pass has, because a recorded pass reads them again
 };
 
-struct KeptTables {
-  Kept<TableOf, Tensor, 4> all;
+struct TableCache {
+  LruCache<TableOf, Tensor, 4> all;
 };
 
 bool operator==(const Visibility& a, const Visibility& b) {
@@ -157,9 +157,9 @@ bool operator==(const Visibility& a, const Visibility& b) {
          a.given_mask.identity() == b.given_mask.identity() && a.device == b.device;
 }
 
-Sequence::Sequence() : tables(std::make_shared<KeptTables>()) { keep_apart(); }
+Sequence::Sequence() : tables(std::make_shared<TableCache>()) { own_cache(); }
 
-void Sequence::keep_apart() { kept = std::make_shared<KeptOfSequence>(); }
+void Sequence::own_cache() { kept = std::make_shared<SequenceCache>(); }
 
 // Makes `rows` queries after the first `first_row` tokens. `real`: bool [b first_row+rows], contiguous, or undefined
 static Sequence rows_of_run(index_t first_row, index_t rows, index_t capacity, const Tensor& real) {

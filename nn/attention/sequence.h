@@ -46,8 +46,8 @@ struct Visibility {
   friend bool operator==(const Visibility& a, const Visibility& b);
 };
 
-struct KeptOfSequence;  // cache of a sequence
-struct KeptTables;      // tables by distance without parameters
+struct SequenceCache;  // cache of a sequence
+struct TableCache;     // tables by distance without parameters
 
 // The facts about a sequence that attention needs besides its numbers. Tensors of pairs are made from them on request.
 // The tensors here stay on the CPU, as positions do.
@@ -88,12 +88,12 @@ struct Sequence : Visibility {
   [[nodiscard]] Tensor table_once(
       const std::string& function, const Tensor& distances, DType dtype, const std::function<Tensor()>& make) const;
   // Gives this sequence a cache of its own. Strips do so, so that a block's mask is freed with the block.
-  void keep_apart();
+  void own_cache();
 
-  std::shared_ptr<KeptOfSequence> kept;
+  std::shared_ptr<SequenceCache> kept;
   // A model has one for all its steps; otherwise copies of this sequence share it. It keeps tables on the CPU only,
   // because a tensor made on a GPU while a step is recorded belongs to the graph.
-  std::shared_ptr<KeptTables> tables;
+  std::shared_ptr<TableCache> tables;
 };
 
 }  // namespace whence

@@ -30,7 +30,7 @@ class Rope final : public Rotating {
         factor_(arguments.number("factor")),
         low_(arguments.number("low_freq_factor")),
         high_(arguments.number("high_freq_factor")),
-        turn_(static_cast<std::size_t>(arguments.number("keep") * static_cast<double>(pairs()))) {
+        rotating_pairs_(static_cast<std::size_t>(arguments.number("keep") * static_cast<double>(pairs()))) {
     const auto refuse_unless = [&](bool read, const char* option, const char* without) {
       if (!read) arguments.refuse_if_given(option, to_text("without ", without));
     };
@@ -41,7 +41,7 @@ class Rope final : public Rotating {
     for (const char* option : {"short_factor", "long_factor"}) refuse_unless(longrope, option, "scaling=longrope");
     if (scaling_ != "none" && scaling_ != "ntk")
       original_ = static_cast<double>(arguments.or_length("original", "original length"));
-    if (turn_ == 0 && !longrope) arguments.refuse_if_given("scaling", "where no pair rotates");
+    if (rotating_pairs_ == 0 && !longrope) arguments.refuse_if_given("scaling", "where no pair rotates");
     if (low_ >= high_)
       throw InputError("rope: low_freq_factor ", low_, " and high_freq_factor ", high_, " given; low < high required");
     if (longrope && original_ < 2) throw InputError("rope: original 1 given; 2 or more required, as ln 1 = 0");
@@ -50,7 +50,7 @@ class Rope final : public Rotating {
 
   Claims claims() const override {
     Claims claims = Rotating::claims();
-    claims.uses_positions = turn_ > 0;
+    claims.uses_positions = rotating_pairs_ > 0;
     return claims;
   }
 
@@ -85,7 +85,7 @@ class Rope final : public Rotating {
                    stays = scaling_ == "llama3" ? std::clamp((rotations - low_) / (high_ - low_), 0.0, 1.0) : 1;
       theta = theta * stays + theta / factor_ * (1 - stays);
       if (scaling_ == "longrope") theta /= tokens > original_ ? long_[m] : short_[m];
-      if (m >= turn_) theta = 0;
+      if (m >= rotating_pairs_) theta = 0;
     }
     if (scaling_ == "longrope") run.magnitude = std::sqrt(1 + std::log(factor_) / std::log(original_));
     return run;
@@ -93,7 +93,7 @@ class Rope final : public Rotating {
 
   std::string scaling_;
   double base_, factor_, low_, high_, original_ = 0;  // original: L, if it is used
-  std::size_t turn_;                                  // this many pairs are rotated
+  std::size_t rotating_pairs_;                        // this many pairs are rotated
   std::vector<double> short_, long_;
 };
 

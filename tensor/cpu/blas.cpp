@@ -21,14 +21,14 @@ namespace whence::blas {
 namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;  // BUFFER_SIZE of OpenBLAS's common.h
-constexpr std::size_t beside_it = std::size_t{16} << 20;      // for what other threads map meanwhile
+constexpr std::size_t reserve_bytes = std::size_t{16} << 20;  // for what other threads map meanwhile
 constexpr int most = 128;                                     // OpenBLAS has a list for at least this many buffers
 
-bool there_is_room() {
+bool can_map_buffer() {
   void* const mapped =
-      mmap(nullptr, buffer_bytes + beside_it, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, buffer_bytes + reserve_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return false;
-  munmap(mapped, buffer_bytes + beside_it);
+  munmap(mapped, buffer_bytes + reserve_bytes);
   return true;
 }
 
@@ -38,16 +38,16 @@ class Buffers {
  public:
   void enter() {
     std::unique_lock lock(mutex_);
-    while (in_use_ == there_are_) {
-      if (there_are_ < most && there_is_room()) {
-        ++there_are_;
-      } else if (there_are_ == 0) {
+    while (in_use_ == buffers_) {
+      if (buffers_ < most && can_map_buffer()) {
+        ++buffers_;
+      } else if (buffers_ == 0) {
         throw OutOfMemory(error_at_call_site("matmul",
                               to_text("no room for OpenBLAS, which computes in ", bytes_text(buffer_bytes),
                                   " of address space; a higher limit (ulimit -v) or a smaller model required")),
             {.asked = buffer_bytes});
       } else {
-        one_is_free_.wait(lock);
+        buffer_freed_.wait(lock);
       }
     }
     ++in_use_;
@@ -55,13 +55,13 @@ class Buffers {
   void leave() {
     const std::scoped_lock lock(mutex_);
     --in_use_;
-    one_is_free_.notify_one();
+    buffer_freed_.notify_one();
   }
 
  private:
   std::mutex mutex_;
-  std::condition_variable one_is_free_;
-  int there_are_ = 0, in_use_ = 0;
+  std::condition_variable buffer_freed_;
+  int buffers_ = 0, in_use_ = 0;
 };
 
 // Never destroyed: a helper may be inside a product when the process ends.

@@ -9,19 +9,19 @@ namespace {
 using Mix = TiledCall;
 
 // Returns x [rows, n] in rows of `count` numbers, starting at number `shift`; the others are 0.
-template <class T> Tensor widened(const Tensor& x, index_t shift, index_t count) {
+template <class T> Tensor shifted_with_zeros(const Tensor& x, index_t shift, index_t count) {
   const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1);
   const Tensor wide = Tensor::zeros({rows, count}, x.dtype(), x.device());
-  if (planned(x.device())) return wide;
+  if (computes_nothing(x.device())) return wide;
   for (index_t r = 0; r < rows; ++r)
     for (index_t c = std::max<index_t>(0, -shift); c < n && c + shift < count; ++c)
       wide.data<T>()[r * count + c + shift] = x.data<T>()[r * n + c];
   return wide;
 }
 
-// The adjoint of `widened`: x [rows, n] = the sum over parts [part, rows, count] in order, without the added numbers.
+// The adjoint of `shifted_with_zeros`: x [rows, n] = the sum over parts [part, rows, count] in order, without the added numbers.
 template <class T> void sum_narrowed(const Tensor& parts, index_t shift, const Tensor& x) {
-  if (!parts.defined() || planned(x.device())) return;
+  if (!parts.defined() || computes_nothing(x.device())) return;
   const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1), count = parts.size(-1);
   T* to = x.data<T>();
   std::fill_n(to, x.numel(), T(0));
@@ -33,20 +33,20 @@ template <class T> void sum_narrowed(const Tensor& parts, index_t shift, const T
   }
 }
 
-Tensor wider_rows(const Tensor& x) {
-  return Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype(), x.device());
+Tensor pad_rows(const Tensor& x) {
+  return Tensor::zeros({x.size(0), x.size(1), x.size(2), padded_to_vectors(x.size(3))}, x.dtype(), x.device());
 }
 // Rows of whole vectors: x itself, or a copy.
 Tensor padded_rows(const Tensor& x) {
-  if (whole(x.size(3)) == x.size(3)) return x;
-  const Tensor wide = wider_rows(x);
+  if (padded_to_vectors(x.size(3)) == x.size(3)) return x;
+  const Tensor wide = pad_rows(x);
   kernels(x.device()).copy(x, wide.view(x.shape(), wide.strides()));
   return wide;
 }
 // The target of sums over blocks of rows: x itself, or wider rows of whole vectors.
-Tensor cleared_rows(const Tensor& x) {
+Tensor zero_padding(const Tensor& x) {
   if (!x.defined()) return x;
-  if (whole(x.size(3)) != x.size(3)) return wider_rows(x);
+  if (padded_to_vectors(x.size(3)) != x.size(3)) return pad_rows(x);
   kernels(x.device()).fill(x, 0);
   return x;
 }
@@ -62,8 +62,9 @@ struct MixInputs {
     const index_t margin = 64 + 4 * p.kernel;
     p.mix_lowest = at.first_row - p.keys - margin, p.mix_distances = p.queries + p.keys + 2 * margin;
     table_shift = at.table_lowest - p.mix_lowest, base_shift = at.lowest - p.mix_lowest;
-    table = widened<T>(x[Mix::mix_table], table_shift, p.mix_distances);
-    if (x[Mix::distance_table].defined()) base = widened<T>(x[Mix::distance_table], base_shift, p.mix_distances);
+    table = shifted_with_zeros<T>(x[Mix::mix_table], table_shift, p.mix_distances);
+    if (x[Mix::distance_table].defined())
+      base = shifted_with_zeros<T>(x[Mix::distance_table], base_shift, p.mix_distances);
     key = padded_rows(x[Mix::key]), value = padded_rows(x[Mix::value]);
     p.in[Mix::key] = rows_of<const T>("b g j d", key, p.heads);
     p.in[Mix::value] = rows_of<const T>("b g j c", value, p.heads);
@@ -112,7 +113,7 @@ void mix_backward(const Functions<T>& run, const TiledCall& at, const TiledCall:
     const TiledCall::Operands& d, Problem<T> p, Device device) {
   const MixInputs inputs(at, x, p);
   const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows;
-  const Tensor wide_key = cleared_rows(d[Mix::key]), wide_value = cleared_rows(d[Mix::value]);
+  const Tensor wide_key = zero_padding(d[Mix::key]), wide_value = zero_padding(d[Mix::value]);
   p.d[Mix::query] = rows_of<T>("b h i d", d[Mix::query]);
   p.d[Mix::key] = rows_of<T>("b g j d", wide_key, p.heads);
   p.d[Mix::value] = rows_of<T>("b g j c", wide_value, p.heads);

@@ -37,20 +37,20 @@ class Helpers {
     run_chunk_ = run_chunk, body_ = body, chunks_ = static_cast<std::uint64_t>(chunks);
     taken_.store(0, std::memory_order_relaxed);
     const std::uint64_t loop = (state_.load(std::memory_order_relaxed) >> loop_shift) + 1;
-    state_.store((loop << loop_shift) | (std::min<std::uint64_t>(wanted, started_) * one_place));
+    state_.store((loop << loop_shift) | (std::min<std::uint64_t>(wanted, started_) * one_seat));
     if (sleeping_.load() > 0) {
       { const std::scoped_lock awake(sleep_); }
       wake_.notify_all();
     }
     run_chunks(from_front);
-    state_.fetch_and(~places);  // helpers that have not joined by now need not join
+    state_.fetch_and(~seats_mask);  // helpers that have not joined by now need not join
     wait_for_helpers();
     return true;
   }
 
  private:
   // state_: the number of the loop | how many helpers may still join it | how many have joined.
-  static constexpr std::uint64_t in_it = 0xffff, one_place = 0x10000, places = 0xffff0000;
+  static constexpr std::uint64_t joined_mask = 0xffff, one_seat = 0x10000, seats_mask = 0xffff0000;
   static constexpr int loop_shift = 32;
   // taken_: chunks taken from the back | from the front. Each side may count a little too far.
   static constexpr std::uint64_t from_front = 1, from_back = std::uint64_t{1} << 32;
@@ -69,7 +69,7 @@ class Helpers {
   }
 
   void wait_for_helpers() {
-    const auto alone = [this] { return (state_.load() & in_it) == 0; };
+    const auto alone = [this] { return (state_.load() & joined_mask) == 0; };
     if (spin_until(alone)) return;
     std::unique_lock lock(sleep_);
     caller_sleeps_.store(true);
@@ -91,7 +91,7 @@ class Helpers {
     while (true) {
       const auto called = [&] {
         const std::uint64_t state = state_.load();
-        return (state & places) != 0 && state >> loop_shift != last;
+        return (state & seats_mask) != 0 && state >> loop_shift != last;
       };
       if (!spin_until(called)) {
         std::unique_lock lock(sleep_);
@@ -100,12 +100,12 @@ class Helpers {
         sleeping_.fetch_sub(1);
       }
       std::uint64_t state = state_.load();
-      while ((state & places) != 0 && state >> loop_shift != last) {
-        if (!state_.compare_exchange_weak(state, state - one_place + 1)) continue;
+      while ((state & seats_mask) != 0 && state >> loop_shift != last) {
+        if (!state_.compare_exchange_weak(state, state - one_seat + 1)) continue;
         last = state >> loop_shift;
         run_chunks(from_back);
         // The last helper to leave a closed loop wakes the caller if it sleeps.
-        if (((state_.fetch_sub(1) - 1) & (in_it | places)) == 0 && caller_sleeps_.load()) {
+        if (((state_.fetch_sub(1) - 1) & (joined_mask | seats_mask)) == 0 && caller_sleeps_.load()) {
           { const std::scoped_lock awake(sleep_); }
           done_.notify_one();
         }

@@ -33,10 +33,10 @@ template <class F> void visit_functions(const char* op, const Tensor& output, co
 }
 
 // True on the planned device (tensor/device/planned.cpp): memory is taken as here, and nothing is computed.
-inline bool planned(Device device) { return !device.is_cpu(); }
+inline bool computes_nothing(Device device) { return !device.is_cpu(); }
 
 // Returns the length of a row of whole vectors, which the products of tiles may read to its end.
-inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
+inline index_t padded_to_vectors(index_t columns) { return (columns + 15) / 16 * 16; }
 
 // Calls f(task, scratch) for all tasks. Each thread has its own scratch of `numbers` numbers. One thread takes tasks
 // from the front and the others from the back, as in parallel_for, so that each finds in its cache the data of the last
@@ -44,9 +44,9 @@ inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
 enum class Order : unsigned char { from_both_ends, as_numbered };
 template <class T, class F>
 void for_each_task(index_t tasks, index_t numbers, Device device, const F& f, Order order = Order::from_both_ends) {
-  const index_t workers = std::min<index_t>(tasks, threads()), size = whole(numbers);
+  const index_t workers = std::min<index_t>(tasks, threads()), size = padded_to_vectors(numbers);
   const Tensor scratch = Tensor::empty({workers * size}, dtype_of<T>, device);
-  if (planned(device)) return;
+  if (computes_nothing(device)) return;
   std::atomic<index_t> taken = 0, from_front = 0, from_back = 0;
   parallel_for(workers, 1, [&](index_t worker, index_t) {
     const bool front = worker == 0 || order == Order::as_numbered;
@@ -87,7 +87,8 @@ template <class T> struct Gradient {
       each_batch |= letter == 'b';
       if (letter != 'b' && letter != 'h') count *= columns, columns = to.size(axis);
     });
-    if (!each_batch) parts = Tensor::zeros({p.batch, p.heads, count, whole(columns)}, dtype_of<T>, to.device());
+    if (!each_batch)
+      parts = Tensor::zeros({p.batch, p.heads, count, padded_to_vectors(columns)}, dtype_of<T>, to.device());
     rows = each_batch ? rows_of<T>(axes, to, p.heads) : rows_of<T>("b h r c", parts);
     if (rows.group < 2) return;
     of_queries = Tensor::like(to, {p.batch, p.heads, to.size(2), columns});
@@ -102,7 +103,7 @@ template <class T> struct Gradient {
       kernels(to).reduce(Reduction::sum, by_group, total);
       kernels(to).copy(raw::reshape(total, to.shape()), to);
     }
-    if (!parts.defined() || planned(to.device())) return;
+    if (!parts.defined() || computes_nothing(to.device())) return;
     const index_t rows = to.numel() / columns, repeats = parts.numel() / parts.size(3) / rows;
     parallel_for(rows, std::max<index_t>(1, cpu_grain / columns), [&](index_t begin, index_t end) {
       for (index_t row = begin; row < end; ++row) {

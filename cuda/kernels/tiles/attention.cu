@@ -126,7 +126,7 @@ template <class T> struct Relative : Gates<T> {
   }
 };
 template <GatesOf gates_of, class T>
-using Beside = std::conditional_t<gates_of == GatesOf::relative, Relative<T>, Gates<T>>;
+using ExtraOperands = std::conditional_t<gates_of == GatesOf::relative, Relative<T>, Gates<T>>;
 
 // Pairs of `heads` heads, and the last number of each row.
 template <class T> struct PairsOfHeads {
@@ -194,8 +194,8 @@ template <class T, int width> struct PartsOfKeys {
 };
 
 template <class T, int width, GatesOf gates_of>
-void forward(const Given<T>& given, const Beside<gates_of, T>& gates, const Tensor& output, const Tensor& bin_sums,
-    const Tensor& norms) {
+void forward(const Given<T>& given, const ExtraOperands<gates_of, T>& gates, const Tensor& output,
+    const Tensor& bin_sums, const Tensor& norms) {
   using Body = HeadsForward<T, width, gates_of>;
   using C = Body::C;
   const index_t heads = given.heads();
@@ -225,7 +225,7 @@ void sum_by_head(const Tensor& of_rows, const Tensor& to) {
 }
 
 template <class T, int width, GatesOf gates_of>
-void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Beside<gates_of, T>& gates,
+void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const ExtraOperands<gates_of, T>& gates,
     const Tensor& output, const Tensor& bin_sums, const Tensor& norms, const Tensor& given_d_output,
     const Tensor& d_bins, std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false, gates_of>;
@@ -393,7 +393,7 @@ void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) {
   visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
     const Given<T> given(at, x);
-    forward<T, width, gates_of>(given, Beside<gates_of, T>(at, x, given), output, bin_sums, norms);
+    forward<T, width, gates_of>(given, ExtraOperands<gates_of, T>(at, x, given), output, bin_sums, norms);
   });
 }
 
@@ -402,8 +402,8 @@ void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, co
     std::span<const Tensor> d) {
   visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
     const Given<T> given(at, x);
-    const Beside<gates_of, T> beside(at, x, given);
-    backward<T, width, gates_of>(at, x, given, beside, output, bin_sums, norms, d_output, d_bins, d);
+    const ExtraOperands<gates_of, T> extra(at, x, given);
+    backward<T, width, gates_of>(at, x, given, extra, output, bin_sums, norms, d_output, d_bins, d);
   });
 }
 
