@@ -1,5 +1,5 @@
 // The kernels of a device. Their bodies in tensor/kernels/ are the CPU's, for any dtype, duals included; a device whose
-// memory is not the CPU's overrides all. Optional fused kernels are in tensor/device/joined_kernels.h.
+// memory is not the CPU's overrides all. Those of tiles are in tensor/device/joined_kernels.h.
 // Callers are raw.h, the ops in autograd/ops/, optimiser and initialisation. They have checked shapes, dtypes and
 // devices and made the outputs: kernels only compute. Every result is the same for any number of threads. An override
 // may rely on the layouts stated below.

@@ -1,12 +1,10 @@
-// Optional fused kernels, in addition to those of tensor/kernels.h. Each has a default that runs its parts one after
-// another.
+// Kernels that the core does without, in addition to those of tensor/kernels.h: a GPU's tiles, and its layouts.
 #pragma once
 
 #include "tensor/kernels.h"
 
 namespace whence {
 
-struct TiledCall;
 struct TiledCall;
 
 class JoinedKernels : public Kernels {
