@@ -204,7 +204,7 @@ TEST_CASE("steps of pairs are computed once for a sequence, and again for other 
   CHECK(steps_of(copy) == first);
   copy.causal = false;
   check_distances(copy);
-  copy.keep_apart();
+  copy.own_cache();
   copy.causal = true;
   CHECK(steps_of(copy) != first);
 }
@@ -217,8 +217,8 @@ TEST_CASE("a table by distance is made once for all layers and steps, and anew f
     return sequence.table_once(function, distances, dtype, [&] { return ++made, Tensor::full({1, 3}, made, dtype); });
   };
   const Tensor first = table("f 1", 2);
-  const std::shared_ptr<KeptTables> of_model = sequence.tables;
-  sequence.keep_apart();  // a part of the run
+  const std::shared_ptr<TableCache> of_model = sequence.tables;
+  sequence.own_cache();  // a part of the run
   CHECK(table("f 1", 2).identity() == first.identity());
   sequence = Sequence::run(6);
   CHECK(table("f 1", 2).identity() != first.identity());
@@ -288,7 +288,7 @@ TEST_CASE("a mask is made once for all copies of a sequence, and anew for other 
   check_mask(other);
   other.first_row = 0;
   CHECK(other.mask().identity() == mask.identity());
-  other.keep_apart();
+  other.own_cache();
   CHECK(other.mask().identity() != mask.identity());
 }
 
