@@ -58,24 +58,40 @@ struct RotaryLayout {
   }
 };
 
-// Rotates pairs of a row and copies its other dims: on the CPU all of them, on a GPU one.
-template <class T> struct RotatePart {
+template <class T> struct RotateRow {
   const T* x;
   const compute_t<T>*cosine, *sine;
   T* y;
   RotaryLayout at;
   bool inverse;
-  Divisor parts;  // of a row
-  index_t count;  // pairs and other dims of a part
-  WHENCE_HD void operator()(index_t i) const {
-    const auto [row, part] = parts(i);
-    const index_t angles = at.angles(row)[0], begin = part * count, end = begin + count,
-                  rotated = end < at.pairs ? end : at.pairs;
+  WHENCE_HD void operator()(index_t row) const {
+    const index_t angles = at.angles(row)[0];
     const T* from = x + row * at.width;
     T* to = y + row * at.width;
-    for (index_t k = begin; k < rotated; ++k)
+    for (index_t k = 0; k < at.pairs; ++k)
       at.rotate(from, to, k, cosine[angles + k], inverse ? -sine[angles + k] : sine[angles + k]);
-    for (index_t k = begin < at.pairs ? at.pairs : begin; k < end; ++k) to[at.pairs + k] = from[at.pairs + k];
+    for (index_t k = 2 * at.pairs; k < at.width; ++k) to[k] = from[k];
+  }
+};
+
+// GPU: one pair, or one unchanged dim, per thread.
+template <class T> struct RotatePair {
+  const T* x;
+  const compute_t<T>*cosine, *sine;
+  T* y;
+  RotaryLayout at;
+  Divisor units;  // threads of a row
+  bool inverse;
+  WHENCE_HD void operator()(index_t unit) const {
+    const auto [row, k] = units(unit);
+    const T* from = x + row * at.width;
+    T* to = y + row * at.width;
+    if (k >= at.pairs) {
+      to[at.pairs + k] = from[at.pairs + k];
+      return;
+    }
+    const index_t angle = at.angles(row)[0] + k;
+    at.rotate(from, to, k, cosine[angle], inverse ? -sine[angle] : sine[angle]);
   }
 };
 
@@ -88,13 +104,17 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
   per_row.push_back(pairs);
   const Strides stride = raw::expand(cosine, per_row).strides();
   const RotaryLayout at{{rows, {stride}}, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
-  const bool whole = x.device().is_cpu();
-  const index_t units = width - pairs, parts = whole ? 1 : units, count = whole ? units : 1, all = numel(rows) * parts;
   visit_floating("rotary", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    launch("rotary", x.device(), all,
-        RotatePart<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse, {parts, all}, count},
-        2 * count);
+    if (x.device().is_cpu()) {
+      launch("rotary", x.device(), numel(rows),
+          RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse}, width);
+    } else {
+      const index_t count = numel(rows) * (width - pairs);
+      launch("rotary", x.device(), count,
+          RotatePair<T>{
+              from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, {width - pairs, count}, inverse});
+    }
   });
   return y;
 }
