@@ -9,17 +9,27 @@
 namespace whence {
 namespace {
 
-// Copies a part of a row: on the CPU all of it, on a GPU one number, so that neighbouring threads read neighbours.
-template <class T> struct CopyPart {
+// On the CPU a row is one copy; on a GPU a thread for each number, so that neighbouring threads read neighbouring
+// numbers.
+template <class T> struct CopyRow {
   const T* table;
   const index_t* index;
   T* y;
-  Divisor parts;  // of a row
-  index_t count;  // numbers of a part
+  index_t width;
   WHENCE_HD void operator()(index_t i) const {
-    const auto [row, part] = parts(i);
-    const T* from = table + (index[row] * parts.by() + part) * count;
-    for (index_t k = 0; k < count; ++k) y[i * count + k] = from[k];
+    const T* row = table + index[i] * width;
+    for (index_t k = 0; k < width; ++k) y[i * width + k] = row[k];
+  }
+};
+
+template <class T> struct CopyNumber {
+  const T* table;
+  const index_t* index;
+  T* y;
+  Divisor width;
+  WHENCE_HD void operator()(index_t i) const {
+    const auto [row, k] = width(i);
+    y[i] = table[index[row] * width.by() + k];
   }
 };
 
@@ -56,12 +66,14 @@ struct TakeRows {
     Shape shape = index.shape();
     shape.push_back(table.size(1));
     const Tensor y = Tensor::like(table, shape);
-    const bool whole = table.device().is_cpu();
-    const index_t width = table.size(1), parts = whole ? 1 : width, count = whole ? width : 1,
-                  all = index.numel() * parts;
     visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
-      launch(name, table.device(), all,
-          CopyPart<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), {parts, all}, count}, count);
+      const index_t width = table.size(1);
+      if (table.device().is_cpu())
+        launch(name, table.device(), index.numel(),
+            CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width}, width);
+      else
+        launch(name, table.device(), y.numel(),
+            CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), {width, y.numel()}});
     });
     return y;
   }

@@ -119,8 +119,12 @@ TEST_CASE("look: the cause that is named for a zero is the one whose mending mak
           if (!zero.gradient.defined()) continue;
           CAPTURE(zero.path);
           const std::vector<double> was = zero.gradient.to_vector(), is = live.gradient.to_vector();
+          const Axes axes(zero);
+          const char row = axes.has('i') ? 'i' : 'j';
           for (std::size_t e = 0; e < was.size(); ++e) {
             const Stop named = before.stop_of(zero, e), then = after.stop_of(live, e);
+            if (&fault == &faults[0] && zero.probe && axes.has(row) && axes.place(e, row) >= 4)
+              CHECK((named == Stop::no_target || named == Stop::masked || (named == Stop::zero && then == named)));
             if (was[e] != 0 || then == Stop::masked) continue;
             CAPTURE(e);
             CAPTURE(std::string(to_string(named)));

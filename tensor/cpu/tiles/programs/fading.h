@@ -4,7 +4,7 @@
 // Keys run down the tile, so that the sum is one addition of vectors per key. It grows from the query back: near the
 // query, where it matters, it is small, and so is its rounding.
 // Backward, with dx the gradient at the logits:  d log f_l = sum_{k<l} dx_k,  d logit of a gate = (1 - f) d log f
-// That sum runs up the keys, in the opposite direction (kept_scan.h).
+// The sum runs up the keys, in the opposite direction (kept_scan.h).
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
