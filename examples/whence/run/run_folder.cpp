@@ -66,8 +66,7 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
   std::vector<std::string> differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const std::string before_it_was_written = name == "optimizer" ? "adamw" : "absent";
-    const std::string had = entry == saved.facts.end() ? before_it_was_written : entry->second;
+    const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
     if (name == "steps" || had == value) continue;  // the same run, ended later
     differences.push_back(to_text("--", name, " was ", plain(had), ", is ", plain(value)));
   }

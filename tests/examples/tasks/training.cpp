@@ -260,23 +260,6 @@ TEST_CASE("run records: written, read, and set again") {
   set_recorded(fields, read);
   CHECK((dim == 16 && keep_best && quiet));  // quiet is of no run's record
   CHECK((fields.given("dim") && !fields.given("keep-best")));
-  // An option of earlier versions is of no effect.
-  std::ofstream(scratch / "old.json") << R"({"program": "train", "version": "0", "subject": "lm", "options": )"
-                                      << R"({"tensorboard": true, "dim": 8}, "given": ["tensorboard", "dim"], )"
-                                      << R"("data": "", "facts": {}})";
-  const RunRecord old = read_run_record(scratch / "old.json");
-  CHECK((old.given == std::vector<std::string>{"dim"} && old.option("tensorboard").empty()));
-  // Before its slopes `cable` was another scheme, which has a text of its own now.
-  const auto cable_of = [&](const std::string& edition) {
-    std::ofstream(scratch / "cable.json")
-        << R"({"program": "train", "version": "0", "subject": "lm", )" << edition << R"("options": )"
-        << R"({"scheme": "dape(cable) + rope"}, "given": [], "data": "", "facts": {"old.scheme": "cable"}})";
-    const RunRecord found = read_run_record(scratch / "cable.json");
-    return found.option("scheme") + "; " + found.facts[0].second;
-  };
-  CHECK(cable_of("") == "dape(cable(weight=no, step=softplus)) + rope; cable(weight=no, step=softplus)");
-  CHECK(cable_of("\"schemes\": 2, ") == "dape(cable) + rope; cable");
-  CHECK(text_of(record).find("\"schemes\": 2") != std::string::npos);
   const std::string whole = text_of(record);
   for (std::size_t at = 0; at < whole.size(); ++at) {
     std::ofstream(scratch / "flipped.json") << std::string(whole).replace(at, 1, 1, static_cast<char>(whole[at] ^ 4));
