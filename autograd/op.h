@@ -37,9 +37,8 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/graph.h"
 #include "autograd/observer.h"
-#include "autograd/recording.h"
-#include "autograd/saved.h"
 
 namespace whence {
 
@@ -102,7 +101,7 @@ template <class Op> const char* label_of(const Op& op) {
     return Op::name;
 }
 
-// Sets dx to the gradients of f at these inputs, as functions of the inputs and dy. (autograd/gradients_of.cpp)
+// Sets dx to the gradients of f at these inputs, as functions of the inputs and dy. (autograd/backward.cpp)
 void differentiate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
     const std::vector<Tensor>& inputs, std::span<const Tensor> dy, std::span<Tensor> dx);
 

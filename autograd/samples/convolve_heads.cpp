@@ -1,6 +1,6 @@
 // Samples of autograd/ops/convolve_heads.cpp.
 #include "autograd/convolve_heads.h"
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 #include "autograd/ops.h"
 
 namespace whence {

@@ -1,5 +1,5 @@
 // Samples of autograd/ops/matmul.cpp.
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 #include "autograd/ops.h"
 
 namespace whence {

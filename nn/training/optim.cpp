@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"

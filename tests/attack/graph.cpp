@@ -10,7 +10,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/check/gradcheck.h"
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 #include "autograd/ops.h"
 #include "tensor/random.h"
 

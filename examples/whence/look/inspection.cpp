@@ -6,7 +6,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
 #include "autograd/ops.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "tensor/error.h"
