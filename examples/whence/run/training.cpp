@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/inspect/check_finite.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/interrupt.h"

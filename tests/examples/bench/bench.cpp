@@ -6,7 +6,7 @@
 #include <map>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/op_clock.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "examples/whence/cli/words.h"
