@@ -91,7 +91,10 @@ void set_aside(const CorpusOptions& options, const std::string& path, Documents&
         " bytes given, some being set aside for validation; more text, or --validation 0, required");
   training = {all[0].substr(0, at)}, validation = {all[0].substr(at)};
   notes += to_text("validation is the end of ", one_line(path), ", which is one document",
-      options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
+      options.blank_lines > 0 && !is_token_file(path)
+          ? to_text(": nowhere ", options.blank_lines, " blank lines between text")
+          : "",
+      "\n");
 }
 
 // Reads the documents of all parts, including validation.
@@ -121,9 +124,8 @@ std::string hash_of(const FilesOfParts& parts) {
 // The tokeniser sees where the document ends, but no text after it.
 void encode_document(
     std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenRun& run, PartSize& size) {
-  ++size.documents;
-  size.bytes += static_cast<std::int64_t>(document.size());
-  size.words += words_in(document);
+  std::string text;  // of token numbers
+  const std::string_view whole = document;
   TokenIds ids;
   while (!document.empty()) {
     stop_if_interrupted("making tokens of text");
@@ -136,14 +138,19 @@ void encode_document(
     size.tokens += static_cast<std::int64_t>(ids.size());
     size.unknown += tokeniser.unknown() < 0 ? 0 : std::count(ids.begin(), ids.end(), tokeniser.unknown());
     run.add(ids);
+    if (tokeniser.reads_numbers()) text += tokeniser.decode(ids);
   }
+  const std::string_view read = tokeniser.reads_numbers() ? text : whole;
+  ++size.documents;
+  size.bytes += static_cast<std::int64_t>(read.size());
+  size.words += words_in(read);
 }
 
 std::vector<std::pair<std::string, std::string>> description_of(
     const CorpusOptions& options, const std::string& data, const Tokeniser& tokeniser) {
   return {{"data", data}, {"tokeniser", tokeniser.hash()}, {"blank-lines", std::to_string(options.blank_lines)},
       {"validation", options.validation_data.empty() ? exact(options.validation_share) : "a file"},
-      {"split-seed", std::to_string(options.split_seed)}, {"separate", options.separate ? "true" : "false"}};
+      {"split-seed", std::to_string(options.split_seed)}};
 }
 
 }  // namespace
@@ -157,7 +164,9 @@ void TokenRun::add(std::span<const TokenId> ids) {
 
 void declare(Fields& line, CorpusOptions& options) {
   line.heading("Text")
-      .text("data", &options.data, {"training data, one or more: text files, JSON lines, folders of text"})
+      .text("data", &options.data,
+          {"training data, one or more: text files, JSON lines, folders of text, or token files, FILE.safetensors "
+           "of examples/experiments/tokens.py"})
       .text("validation-data", &options.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
       .text("test-data", &options.test_data, {"a file whose tokens are each scored once, after training"})
@@ -171,7 +180,6 @@ void declare(Fields& line, CorpusOptions& options) {
           {"share of the text set aside, in whole documents, or the end of a single one"})
       .integer("split-seed", &options.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
           {"seed that draws these documents"})
-      .flag("separate", &options.separate, {"put the tokeniser's <|endoftext|> behind each document"})
       .names("FILE", &options.more, "more files, after --data FILE");
 }
 
@@ -189,6 +197,7 @@ void check(const Fields& line, const CorpusOptions& options) {
   bool jsonl = false, plain = false;
   for (std::size_t part = 0; part < part_count; ++part)
     for (const std::string& file : files_of_part(options, part)) {
+      if (is_token_file(file)) continue;
       const std::string first = first_line_of(file);  // empty: it cannot be read, and reading it all reports that
       const bool lines = is_json_lines(file, first, options.field);
       jsonl = jsonl || first.empty() || lines, plain = plain || !lines;
@@ -274,16 +283,17 @@ Passage passage_to_read(const CorpusOptions& options, const std::string& hash) {
   if (hash_of(files) != hash) passage.about += "; the text has changed since training, which may have read this";
   passage.place = place_of(files, begins.data());
   passage.text = begins;
-  if (!options.separate)
-    for (std::size_t k = first + 1; k < documents.size(); ++k) passage.text += documents[k];
+  for (std::size_t k = first + 1; k < documents.size(); ++k) passage.text += documents[k];
   return passage;
+}
+
+void require_same_list(const TextFile& file, const Tokeniser& tokeniser) {
+  if (!file.list().empty() && file.list() != tokeniser.json())
+    throw FileError(file.path(), ": its list of tokens is not the run's; token files of one tokenizer.json required");
 }
 
 // Reads all files before it encodes anything: a bad file among many is found at once.
 Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocabulary_(tokeniser.vocabulary()) {
-  if (options.separate && tokeniser.end_of_text() < 0)
-    throw InputError(
-        "--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
   FilesOfParts files;
   Documents documents[part_count];
   read_documents(options, files, documents, notes_);
@@ -291,15 +301,13 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocab
   description_ = description_of(options, hash_, tokeniser);
   std::vector<std::string> notes;
   for (std::size_t part = 0; part < part_count; ++part) {
-    for (const auto& file : files[part])
+    for (const auto& file : files[part]) {
+      require_same_list(*file, tokeniser);
       if (std::string note = file->note(); !note.empty()) notes.push_back(std::move(note));
-    runs_[part] = TokenRun(vocabulary_);
-    for (const std::string_view document : documents[part]) {
-      encode_document(document, tokeniser, files, runs_[part], sizes_[part]);
-      if (!options.separate) continue;
-      runs_[part].add(TokenIds{tokeniser.end_of_text()});
-      ++sizes_[part].tokens;
     }
+    runs_[part] = TokenRun(vocabulary_);
+    for (const std::string_view document : documents[part])
+      encode_document(document, tokeniser, files, runs_[part], sizes_[part]);
   }
   if (!notes.empty()) notes_ += first_few(notes, "") + (notes_.ends_with('\n') ? "" : "\n");
 }

@@ -2,6 +2,7 @@
 //
 //   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
+// A token file is one document, whose bytes and words are those of its tokens.
 // Tokens take 2 bytes each, or 4 if there are more than 65536 different ones.
 #pragma once
 
@@ -30,7 +31,6 @@ struct CorpusOptions {
   double validation_share = 0.1;  // of the text, in whole documents, or the end of a single one; 0: no validation
   // Draws the validation documents. It is not training's seed, so that runs are compared on the same text.
   std::uint64_t split_seed = 0;
-  bool separate = false;  // puts the tokeniser's <|endoftext|> after each document
 };
 
 void declare(Fields& line, CorpusOptions& options);
@@ -57,6 +57,9 @@ struct Passage {
 // Finds the first line of prose in the validation text, or in the training text if no text was set aside; without
 // prose, the beginning. `hash` is that of the run's data. Throws as Corpus does.
 [[nodiscard]] Passage passage_to_read(const CorpusOptions& options, const std::string& hash);
+
+// FileError if the file has a list of tokens, and the tokeniser another.
+void require_same_list(const TextFile& file, const Tokeniser& tokeniser);
 
 // Returns where the first line of prose begins: it has three words or more that begin with a small letter, and a
 // sentence ends at the end of a line before the next blank line. npos: no such line, as in a table, in code, or without
@@ -91,8 +94,8 @@ struct PartSize {
 
 class Corpus {
  public:
-  // Throws as TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser cannot take, and when
-  // training or validation would be empty; InputError for options; Interrupted.
+  // Throws as TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser cannot take, for a token
+  // file with another list, and when training or validation would be empty; Interrupted.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser);
 
   const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }

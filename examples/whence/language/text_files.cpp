@@ -11,6 +11,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors.h"
 #include "nn/io/seal.h"
 #include "tensor/error.h"
 
@@ -112,7 +113,13 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
   return documents;
 }
 
+bool is_token_file(const std::string& path) { return path.ends_with(".safetensors"); }
+
 TextFile::TextFile(const std::string& path, const std::string& field) : path_(path) {
+  if (is_token_file(path)) {
+    read_tokens();
+    return;
+  }
   read();
   refuse_packed(path_, bytes());
   const auto say = [this](const auto&... what) { about_ += to_text("note: ", one_line(path_), ": ", what..., '\n'); };
@@ -156,6 +163,25 @@ void TextFile::read() {
   } catch (const FileError&) { whole = false; }  // the file has shrunk
   if (!whole || fs::file_size(path_, gone) != size_ || fs::last_write_time(path_, gone) != written)
     throw FileError(path_, ": changed while it was read; a file that nobody writes required; try again");
+}
+
+void TextFile::read_tokens() {
+  SafetensorsFile file = read_safetensors(path_);
+  list_ = std::move(file.metadata["tokeniser"]);
+  const bool fits = file.tensors.size() == 1 && file.tensors[0].first == "tokens" && file.tensors[0].second.rank() == 1;
+  const DType dtype = fits ? file.tensors[0].second.dtype() : DType::f32;
+  if (list_.empty() || !fits || (dtype != DType::i32 && dtype != DType::i64))
+    throw FileError(path_,
+        ": no token file: a tensor 'tokens' [n] of I32 or I64 and the metadata 'tokeniser' required; ",
+        "examples/experiments/tokens.py writes one");
+  std::string numbers;
+  for (const double id : file.tensors[0].second.to_vector()) {
+    numbers += std::to_string(static_cast<std::int64_t>(id));
+    numbers += '\n';
+  }
+  size_ = numbers.size();
+  bytes_.reset(new char[size_]);
+  std::ranges::copy(numbers, bytes_.get());
 }
 
 std::string TextFile::note() const {
