@@ -69,24 +69,6 @@ void require_same_list(const TextFile& file, const Tokeniser& tokeniser);
 enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;
 
-// One part's tokens: 16 bits each if the vocabulary allows.
-class TokenRun {
- public:
-  explicit TokenRun(index_t vocabulary = 0) : wide_(vocabulary > 65536) {}
-  void add(std::span<const TokenId> ids);
-  index_t size() const { return static_cast<index_t>(wide_ ? long_.size() : short_.size()); }
-  // REQUIRES: 0 <= i < size().
-  TokenId operator[](index_t i) const {
-    const auto at = static_cast<std::size_t>(i);
-    return wide_ ? long_[at] : short_[at];
-  }
-
- private:
-  bool wide_;
-  std::vector<std::uint16_t> short_;
-  TokenIds long_;
-};
-
 struct PartSize {
   std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
   std::int64_t words = 0;  // runs of characters other than Unicode's white space
@@ -98,9 +80,7 @@ class Corpus {
   // file with another list, and when training or validation would be empty; Interrupted.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser);
 
-  const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }
   const PartSize& size(Part part) const { return sizes_[static_cast<std::size_t>(part)]; }
-  index_t vocabulary() const { return vocabulary_; }
   double bytes_per_token(Part part) const;
   const std::string& hash() const { return hash_; }  // SHA-256 over each file's hash: a run's data
   // Returns names and texts that a resumed run must share: data hash, tokeniser hash, rule and share of documents.
@@ -113,9 +93,8 @@ class Corpus {
   [[nodiscard]] TokenIds slice(Part part, index_t first, index_t count) const;
 
  private:
-  TokenRun runs_[part_count];
+  TokenIds runs_[part_count];
   PartSize sizes_[part_count];
-  index_t vocabulary_;
   std::string hash_, notes_;
   std::vector<std::pair<std::string, std::string>> description_;
 };

@@ -39,7 +39,7 @@ std::string refusal(const CorpusOptions& options, const Tokeniser& tokeniser = *
 }
 
 std::string decoded(const Corpus& corpus, const Tokeniser& tokeniser, Part part) {
-  return tokeniser.decode(corpus.slice(part, 0, corpus.tokens(part).size()));
+  return tokeniser.decode(corpus.slice(part, 0, corpus.size(part).tokens));
 }
 
 // Returns the file of a tokeniser of these tokens.
@@ -136,7 +136,7 @@ TEST_CASE("several files, validation files, no validation at all") {
   const Corpus all({.data = file.path, .more = {other}, .validation_share = 0}, *file.tokeniser);
   CHECK(decoded(all, *file.tokeniser, Part::training) == "one\n\n\n\ntwo\nthree");
   CHECK(all.size(Part::training).documents == 3);
-  CHECK(all.tokens(Part::validation).size() == 0);
+  CHECK(all.size(Part::validation).tokens == 0);
   const Corpus apart({.data = file.path, .validation_data = other}, *file.tokeniser);
   CHECK(decoded(apart, *file.tokeniser, Part::validation) == "three");
   CHECK(apart.size(Part::training).documents == 2);
@@ -144,7 +144,7 @@ TEST_CASE("several files, validation files, no validation at all") {
   CHECK(apart.hash() == sha256(sha256("one\n\n\n\ntwo\n") + "\nvalidation\n" + sha256("three") + "\n"));
 }
 
-TEST_CASE("a vocabulary above 65536 takes 32 bits") {
+TEST_CASE("a vocabulary above 65536") {
   const TokeniserPointer tokeniser = tokeniser_from_json(list(R"("a")", 70002), "test");
   const BookFile file("70001 70001 70001");
   const Corpus corpus({.data = file.path, .validation_share = 0}, *tokeniser);

@@ -1,4 +1,4 @@
-// Files that are no text, change while they are read, or are hostile; Ctrl-C during reading; odd names of files.
+// Files that are no text, or are hostile; Ctrl-C during reading; odd names of files.
 #include <doctest/doctest.h>
 #include <unistd.h>
 #include <chrono>
@@ -24,14 +24,6 @@ using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 namespace {
-
-// True if the process has the file open.
-bool has_open(pid_t process, const std::string& path) {
-  std::error_code gone;
-  for (const auto& entry : fs::directory_iterator(to_text("/proc/", process, "/fd"), gone))
-    if (fs::read_symlink(entry.path(), gone) == path) return true;
-  return has(text_of(to_text("/proc/", process, "/maps")), path);
-}
 
 // Simulates a received signal during its lifetime.
 struct InterruptedHere {
@@ -61,45 +53,6 @@ class Interrupting final : public Tokeniser {
 };
 
 }  // namespace
-
-TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit code 3, never a signal") {
-  const Scratch scratch("text-changes");
-  const std::string path = scratch / "text";
-  const auto make = [&] {
-    std::ofstream(path) << "x";
-    fs::resize_file(path, std::uintmax_t{1} << 27);
-  };
-  struct Case {
-    std::string change, reader;
-    std::function<void()> make;
-  };
-  const auto shrink = [&] { fs::resize_file(path, 1000); };
-  const std::string train =
-      "train lm --dim 8 --layers 1 --heads 2 --length 8 --steps 1 --quiet --out " + scratch / "run" + " --data " + path;
-  for (const Case& each :
-      {Case{"shrinks", train, shrink}, Case{"grows", train, [&] { std::ofstream(path, std::ios::app) << "more"; }},
-          Case{"rewritten", train, [&] { std::fstream(path, std::ios::in | std::ios::out) << "y"; }}}) {
-    CAPTURE(each.change);
-    const Arguments all = words(each.reader);
-    bool said = false;
-    for (int attempt = 0; attempt < 10 && !said; ++attempt) {  // it may have been read before it was stopped
-      make();
-      RunningProgram program(all);
-      for (int wait = 0; wait < 50000 && !has_open(program.child(), path); ++wait) usleep(100);
-      program.signal(SIGSTOP);
-      const bool reading = has_open(program.child(), path);
-      each.make();
-      program.signal(SIGCONT);
-      if (!reading) program.signal(SIGKILL);
-      const Outcome outcome = program.finish();
-      if (!reading || outcome.code == 0) continue;  // it had not looked at its size yet
-      said = true;
-      CHECK(outcome.code == 3);
-      CHECK_MESSAGE(has(outcome.err, path + ": changed while it was read"), outcome.err);
-    }
-    CHECK(said);
-  }
-}
 
 TEST_CASE("what is no text: compressed files and PDF are refused with advice, binary is taken and said") {
   const Scratch scratch("text-packed");
