@@ -70,10 +70,7 @@ void declare_output(CommandLine& line, Options& options) {
           {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
            "whatever "
            "is edited"})
-      .text("at", &options.page.at,
-          {"for a text too long for every number: the places whose numbers are shown, e.g. \"i=4100 j=4050\"; several "
-           "with "
-           "';' between them"})
+      .elsewhere("at", "--length cuts a text that is too long for a page")
       .flag("numbers", &options.page.numbers, {"also write all numbers as safetensors, causes and paths as CSV"})
       .flag("causes", &options.causes,
           {"print how much of each gradient is zero, and why, without what the mask hides; no page"})
@@ -140,8 +137,7 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     const char* required;
   } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
                    "a pass that is shown whole; the playground answers by itself"},
-      {{"out"}, !prints, "a page"},
-      {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
+      {{"out"}, !prints, "a page"}, {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
