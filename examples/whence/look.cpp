@@ -44,7 +44,7 @@ void declare_subject(CommandLine& line, Options& options) {
           {.help = "file that a language model reads",
               .initial = "a document that was set aside for validation, from its first line of prose: one of three "
                          "words or more that begin with a small letter, in a paragraph with a whole sentence"})
-      .text("prompt", &subject.prompt, {"text that it reads, typed here"})
+      .text("prompt", &subject.prompt, {"text that it reads, typed here; token numbers for a run of a token file"})
       .integer(
           "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"largest length; 0: as in training", "tokens"})

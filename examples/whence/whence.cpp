@@ -68,6 +68,9 @@ std::string successor_of(const std::string& command) {
   for (const char* script : {"lab", "reproduce", "convert", "score"})
     if (command == script) return to_text("examples/experiments/", script, ".py does this now");
   if (command == "sharpness") return "Run.hessian() of `import whence` does this now";
+  if (command == "tokenize")
+    return "examples/experiments/tokens.py does this now, with any tokenizer.json: it makes a token file for whence "
+           "train";
   if (command == "quickstart") return "the script examples/quickstart does this now";
   if (command == "recall") return "the program examples/recall does this now";
   if (command == "bench errors") return "whence conformance compares executors, and a test holds tiles in f32 to f64";

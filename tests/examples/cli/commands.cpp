@@ -74,7 +74,7 @@ TEST_CASE("commands: --help lists each, each explains itself") {
   CHECK(help.code == 0);
   CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
   const std::vector<Words> commands = all_commands();
-  CHECK(commands.size() == 17);
+  CHECK(commands.size() == 16);
   for (Words command : commands) {
     std::string name = "whence";
     for (const std::string& word : command) name += ' ' + word;
