@@ -2,7 +2,7 @@
 const HEIGHT = 330, LEFT = 64, TOP = 14, FLOOR = HEIGHT - 46;
 // On a phone a plot is drawn as wide as it is shown, so that its letters keep their size.
 const phone = matchMedia("(max-width: 500px)"), width_now = () => phone.matches ? 350 : 680;
-// Schemes that have the same colour and dashes on all pages. examples/experiments/lab.py has the same list.
+// Schemes that have the same colour and dashes on all pages.
 const KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path",
   "t5", "mta", "shaw", "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope",
   "cope_mlp", "cope_alibi", "sandwich", "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output",
