@@ -393,11 +393,12 @@ def measured(table: SimpleNamespace, runs: pd.DataFrame) -> tuple[str, dict]:
 
 def machine_of(device: str) -> tuple[str, str]:
     """The machine in words, and the part on which the bits depend: the processor's vectors, or the GPU."""
-    facts = json.loads(subprocess.run([lab.program(), "doctor", "--json"], capture_output=True, text=True).stdout)
-    machine, built = f"{facts['processor']['name']}, {facts['threads']['used']} threads", facts["build"]["instructions"]
-    if device != "cpu" and not facts["gpu"]["refusal"]:
-        return f"{machine}; {facts['gpu']['name']}", facts["gpu"]["name"]
-    return machine, "avx512" if "avx512f" in built else "avx2" if "avx2" in built else "plain"
+    said = subprocess.run([lab.program(), "doctor"], capture_output=True, text=True).stdout
+    facts = dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line.strip())
+    machine = f"{facts['processor'].partition(',')[0]}, {facts['threads'].split()[0]} threads"
+    if device != "cpu" and not facts["gpu"].startswith("none"):
+        return f"{machine}; {facts['gpu']}", facts["gpu"]
+    return machine, next((name for name in ("avx512", "avx2") if name in facts["build"].lower().replace("-", "")), "plain")
 
 
 def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> SimpleNamespace:
@@ -493,10 +494,12 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     record, began, codes = trained(table, runs, options, more), time.time(), []
     if table.kind == "compared":
         print(f"\n{shown(table, record, options.row)}", flush=True)
-    for command in table.run:  # arguments of `whence`, or a script of this folder with arguments
+    for command in table.run:  # arguments of `whence`, a script of this folder or an example of the build, with arguments
         files = {"RUN": runs.folder.iloc[0] if len(runs) else "", "TEXT": options.data, "CODE": options.code}
         words = [files.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
-        words = [sys.executable, str(pathlib.Path(__file__).with_name(words[0])), *words[1:]] if words[0].endswith(".py") else [lab.program(), *words]
+        beside = [sys.executable, str(pathlib.Path(__file__).with_name(words[0]))] if words[0].endswith(".py") else [
+            str(pathlib.Path(lab.program()).with_name("examples") / words[0][9:])] if words[0].startswith("examples/") else [lab.program(), words[0]]
+        words = [*beside, *words[1:]]
         print(f"\n$ {shlex.join(words)}", flush=True)
         codes.append(subprocess.run(words, env={**os.environ, "WHENCE": lab.program()}).returncode)
     record.facts["core-seconds"] = f"{2 * (seconds_of(record) + (time.time() - began) * bool(table.run)):.1f}"
