@@ -3,7 +3,7 @@
 
     examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --seeds 3
     examples/experiments/lab.py counting --vary variables=1,3,5 --set "steps=300 dim=32"
-    examples/experiments/lab.py lm --schemes "cdape(kerple)" --vary cdape.kernel=1,3,5 --set data=austen.txt
+    examples/experiments/lab.py lm --schemes "cdape(kerple, kernel=1),cdape(kerple)" --set data=austen.txt
     examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen tasks of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
@@ -60,7 +60,8 @@ OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclud
 OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
 GONE = {**dict.fromkeys(("slurm", "sbatch"), "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them"),
         **dict.fromkeys(("latex", "markdown", "json", "rows", "columns"), "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown"),
-        "maps": "figures.py RUN RUN ... draws runs side by side", "png": "pictures are SVG and PDF"}
+        "maps": "figures.py RUN RUN ... draws runs side by side",
+        "png": "pictures are SVG and PDF", "measure": "scores.csv has every measure; in a notebook, scores.assign(measure=...) compares another"}
 
 
 def program() -> str:
@@ -93,18 +94,6 @@ def tasks_of(names: list[str]) -> list[str]:
     return list(dict.fromkeys(each for name in names for each in (hierarchy if name == "chomsky" else [name])))
 
 
-def with_option(scheme: str, name: str, option: str, value: Any) -> str | None:
-    """The scheme's text with an option set, after the base, wherever `name` occurs; None if it does not occur."""
-    text, opened = "", []
-    for part in re.split(r"(\w*\(|\w+|\))", scheme):
-        if part == ")" and opened and opened.pop() == name:
-            text += f", {option}={value}"
-        text += f"{part}({option}={value})" if part == name else part
-        if part.endswith("("):
-            opened.append(part[:-1])
-    return text.replace("(, ", "(") if text != scheme else None
-
-
 def words_of(options: dict[str, Any]) -> list[str]:
     """{"keep-best": True, "steps": 300} as on a command line."""
     return [f"--{name}" if value is True or value == "true" else f"--{name}={value}" for name, value in options.items()]
@@ -131,8 +120,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
          settings: dict[str, Any] | None = None, preset: str = "mini", out: str | os.PathLike | None = None,
          equal_tokens: bool = False) -> pd.DataFrame:
     """A row for each run: its place (task, scheme, the axes of `vary`, seed), `folder`, `words` for `whence train`, and `wanted`, the content of
-    its future run.json. An axis is an option of train, or of a scheme ("cope.p_max"). The program checks every cell, so that errors come before
-    anything trains."""
+    its future run.json. An axis is an option of train. The program checks every cell, so that errors come before anything trains."""
     given, settings, vary, rows = [task] if isinstance(task, str) else task, settings or {}, vary or {}, []
     if own := OURS.intersection([*vary, *settings]):
         raise Refused(f"{own.pop()}: given as an option of train; others required: "
@@ -141,43 +129,32 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
         raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
     if equal_tokens and "batch" in vary:
         raise Refused("--same-tokens: batch also given as an axis; one of both required: --same-tokens sets the batch")
-    tasks, out, seen = tasks_of(given), pathlib.Path(out or f"runs/lab_{pathlib.Path(given[0]).stem}"), set()
+    if of_scheme := [axis for axis in vary if "." in axis]:
+        raise Refused(f"--vary: {of_scheme[0]} given; an option of train required: --schemes 'cope(p_max=4),cope(p_max=8)' varies a scheme's")
+    tasks, out = tasks_of(given), pathlib.Path(out or f"runs/lab_{pathlib.Path(given[0]).stem}")
     for task, values in itertools.product(tasks, itertools.product(*vary.values())):
-        place = dict(zip(vary, values))
-        axes = {axis: value for axis, value in place.items() if "." not in axis}
+        axes = dict(zip(vary, values))
         options = {**settings, **axes}
         if equal_tokens:
-            first = {axis: choices[0] for axis, choices in vary.items() if axis in axes}
+            first = {axis: choices[0] for axis, choices in vary.items()}
             options = same_tokens(described(task, ["--preset", preset, *words_of({**first, **settings})])["run"]["options"], options)
         for scheme in schemes or ["absolute", "rope", "cope"]:
-            text, where = scheme, dict(place)
-            for axis in [axis for axis in place if axis not in axes]:
-                changed = with_option(text, *axis.split(".", 1), place[axis])
-                text, where[axis] = changed or text, place[axis] if changed else None
-            row = {"task": task, "scheme": scheme, **where}
-            if tuple(row.values()) in seen:  # the scheme has no such option
-                continue
-            seen.add(tuple(row.values()))
-            words = ["--preset", preset, *words_of(options), "--scheme", text]
+            words = ["--preset", preset, *words_of(options), "--scheme", scheme]
             about = described(task, words)
             folder = (out / pathlib.Path(task).stem if len(tasks) > 1 else out).joinpath(
                 *(folder_name(f"{axis}={value}") for axis, value in axes.items()))
             for seed in range(seeds):
                 own = (described(task, [*words, "--seed", str(seed)])["run"]
                        if about["run"]["subject"] == "jsonl" else about["run"])  # its data depend on the seed
-                rows.append({**row, "seed": seed, "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"),
-                             "words": [*words, "--seed", str(seed)],
-                             "wanted": {**own, "options": {**own["options"], "seed": seed}}, "about": about})
-    if unused := [axis for axis in vary if all(row[axis] is None for row in rows)]:
-        raise Refused(f"{unused[0]}: no scheme has it; {unused[0].split('.')[0]} among the schemes required")
+                rows.append({"task": task, "scheme": scheme, **axes, "seed": seed, "words": [*words, "--seed", str(seed)], "about": about,
+                             "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"),
+                             "wanted": {**own, "options": {**own["options"], "seed": seed}}})
     frame = pd.DataFrame(sorted(rows, key=lambda row: row["seed"]))  # the first seed of every scheme comes first
     if frame.folder.duplicated().any():
         raise Refused(f"{frame.folder[frame.folder.duplicated()].iloc[0]}: two runs would have this folder; each scheme and value once required")
     frame.attrs["out"] = str(out)
     return frame
 
-
-# ---- Running the grid
 
 def lines_of(path: pathlib.Path) -> list[dict]:
     """The objects of a file of JSON lines. Raises ValueError if it is truncated or damaged."""
@@ -330,10 +307,9 @@ def scores(runs: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=[name for name in frame if frame[name].isna().all() and name != "test_length"])
 
 
-def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READABLE) -> pd.DataFrame:
-    """The values for tables and dots: `value` by each row's own measure or by `measure`, and one average if there are more test sets than `most`."""
-    scores = scores.assign(measure=measure or scores.measure, sets=[[name] for name in scores.test_set])
-    scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
+def shown(scores: pd.DataFrame, most: float = READABLE) -> pd.DataFrame:
+    """The values for tables and dots: `value` by each row's measure, and one average if there are more test sets than `most`."""
+    scores = scores.assign(sets=[[name] for name in scores.test_set], value=[row.get(row["measure"]) for row in scores.to_dict("records")])
     keys, found = [*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"], []
     for _, part in parts_by(scores, ["task"]):
         grouped = part.groupby(keys, sort=False, dropna=False)
@@ -344,25 +320,24 @@ def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READAB
     return pd.concat(found, ignore_index=True)
 
 
-def summary(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
+def summary(scores: pd.DataFrame) -> pd.DataFrame:
     """A row for each place and test set: mean, `sd` over seeds, least, most, the number of seeds, and the best guess."""
-    found = shown(scores, measure)
+    found = shown(scores)
     more = {"best_guess": ("best_guess", "first")} if "best_guess" in found else {}
     numbers = {name: ("value", how) for name, how in (("mean", "mean"), ("sd", "std"), ("least", "min"), ("most", "max"), ("seeds", "count"))}
     return found.groupby([*place(found), "measure"], sort=False, dropna=False).agg(**numbers, **more).reset_index()
 
 
-def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
+def differences(scores: pd.DataFrame) -> pd.DataFrame:
     """Pairs of places that differ in one thing, on each test set: `difference` of the means, a - b. `p_seeds`: Welch's test over three seeds or
     more, for other seeds. `p_questions`: a test of these models on the same questions, for any number of seeds."""
-    found, rows, asked = shown(scores, measure), [], {folder: questions(folder) for folder in scores.folder.unique()}
+    found, rows, asked = shown(scores), [], {folder: questions(folder) for folder in scores.folder.unique()}
     sets = [name for name in ("task", "test_set", "test_length") if name in found]
     names = [name for name in place(found) if name not in sets]
     for where, part in parts_by(found, sets):
         cells = [(dict(zip(names, cell)), runs.set_index("seed")) for cell, runs in parts_by(part, names)]
         for (a, x), (b, y) in itertools.combinations(cells, 2):
-            # An option that a scheme does not have is no second difference.
-            apart = [name for name in names if a[name] != b[name] and pd.notna(a[name]) and pd.notna(b[name])]
+            apart = [name for name in names if a[name] != b[name]]
             if len(apart) != 1:
                 continue
             row = {**dict(zip(sets, where)), "a": label(a.values(), names), "b": label(b.values(), names),
@@ -396,16 +371,14 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*place(runs, "seed"), "curve", "step", "sequences", "loss"])
 
 
-def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "text") -> pd.DataFrame:
+def crossed(scores: pd.DataFrame, values: str = "text") -> pd.DataFrame:
     """Schemes down, axes and test sets across. For several tasks: test sets down and schemes across. "0.31 (0.02)": mean and standard deviation
     over seeds; or a column of summary() (`values`)."""
-    found = summary(scores, measure)
+    found = summary(scores)
     many = found.task.nunique() > 1
-    others = [name for name in place(found) if name not in ("task", "scheme", "test_length", *["test_set"] * many) and found[name].nunique(dropna=False) > 1]
-    inside = [name for name in others if "." in name and not many]  # next to the options of schemes
-    index, heads = (["task", "test_set"], ["scheme", *others]) if many else (["scheme", *inside], [name for name in others if name not in inside] or ["test_set"])
-    found = found.assign(**{name: found[name].where(found[name].notna(), "-") for name in (*index, *heads)},
-                         text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
+    others = [name for name in place(found) if name not in ("task", "scheme", "test_length", *["test_set"] * many) and found[name].nunique() > 1]
+    index, heads = (["task", "test_set"], ["scheme", *others]) if many else (["scheme"], others or ["test_set"])
+    found = found.assign(text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
 
 
@@ -417,16 +390,14 @@ matplotlib.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spin
 
 
 def label(where: Any, names: list[str]) -> str:
-    there = [(name, value) for name, value in zip(names, where) if pd.notna(value)]
-    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in there)
+    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where) if pd.notna(value))
 
 
-def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
+def dots(scores: pd.DataFrame, width: float = 9) -> Figure:
     """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), cut at what a measure may be, for each scheme and
     test set. A dotted line is the best guess without a model."""
-    found, own = shown(scores, measure), ["scheme", *(name for name in place(scores) if "." in name)]  # next to the options of schemes
-    found = found.assign(scheme=[label(where, own) for where in found[own].itertuples(index=False, name=None)])
-    sets = [name for name in place(found) if name not in (*own, "test_length") and (found[name].nunique() > 1 or name == "test_set")]
+    found = shown(scores)
+    sets = [name for name in place(found) if name not in ("scheme", "test_length") and (found[name].nunique() > 1 or name == "test_set")]
     panels, schemes = list(parts_by(found, sets)), list(found.scheme.unique())
     across = max(1, min(len(panels), int(width / 2.8)))
     down = math.ceil(len(panels) / across)
@@ -442,7 +413,7 @@ def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> 
             reach = [[min(half, values.mean())], [min(half, most - values.mean())]]  # no error is below 0, or above 100 %
             axis.plot(values, [row] * len(values), "o", color=f"C{row}", alpha=0.45, markersize=5, markeredgewidth=0)
             axis.errorbar(values.mean(), row, xerr=reach if half else None, color=f"C{row}", capsize=3, marker="|", markersize=11)
-        if "best_guess" in part and measure is None and part.best_guess.notna().any():
+        if "best_guess" in part and part.best_guess.notna().any():
             axis.axvline(part.best_guess.iloc[0], color="grey", linestyle=":", linewidth=1)
         axis.set_title(textwrap.fill(label(where, sets), 34))
         axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
@@ -474,9 +445,9 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
     return figure
 
 
-def over(scores: pd.DataFrame, axis: str, measure: str | None = None, width: float = 7) -> Figure:
+def over(scores: pd.DataFrame, axis: str, width: float = 7) -> Figure:
     """The measure over an axis of numbers, of the grid or "test_length"."""
-    found = shown(scores, measure, math.inf if axis == "test_length" else READABLE).dropna(subset=[axis, "value"])
+    found = shown(scores, math.inf if axis == "test_length" else READABLE).dropna(subset=[axis, "value"])
     return lines(found.assign(**{axis: pd.to_numeric(found[axis])}), axis, "value", COMPARED[found.measure.iloc[0]], width)
 
 
@@ -486,31 +457,31 @@ def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) ->
     return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats", width)
 
 
-def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None) -> list[str]:
+def write(runs: pd.DataFrame, found: pd.DataFrame) -> list[str]:
     """Writes tidy tables as CSV, pictures as SVG and PDF, and report.html into the grid's folder, and returns their names."""
     out, points, pictures = pathlib.Path(runs.attrs["out"]), curves(runs), {}
     whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # lengths of a text are in a curve
-    pictures["result"] = "a dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model", dots(whole, measure)
+    pictures["result"] = "a dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model", dots(whole)
     for (task,), part in parts_by(found, ["task"]):
         end, its = f"_{task}" if found.task.nunique() > 1 else "", points[points.task == task]
         for axis in ["test_length", *place(runs)[2:]]:
             if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
-                pictures[f"over_{axis}{end}"] = f"{task} over {axis.replace('_', ' ')}; a band is a standard deviation", over(part, axis, measure)
+                pictures[f"over_{axis}{end}"] = f"{task} over {axis.replace('_', ' ')}; a band is a standard deviation", over(part, axis)
         for curve in its.curve.unique():
             pictures[f"curves_{curve}{end}"] = f"{task}: {curve} loss", learning(its, curve)
-    tables = {"scores": found.drop(columns=["same_for_seeds", "data"]), "summary": summary(found, measure), "differences": differences(found, measure),
+    tables = {"scores": found.drop(columns=["same_for_seeds", "data"]), "summary": summary(found), "differences": differences(found),
               "curves": points, "runs": runs[[*place(runs), "seed", "folder", "state"]]}
     for name, frame in tables.items():
         frame.apply(lambda column: column.map(outside.cell)).to_csv(out / f"{name}.csv", index=False)
     for name, form in itertools.product(pictures, ("svg", "pdf")):
         pictures[name][1].savefig(out / f"{name}.{form}", metadata={"Date": None} if form == "svg" else None)
-    (out / "report.html").write_text(page(runs, found, measure, tables, pictures), encoding="utf-8")
+    (out / "report.html").write_text(page(runs, found, tables, pictures), encoding="utf-8")
     return [*(f"{name}.csv" for name in tables), *(f"{name}.{form}" for name in pictures for form in ("svg", "pdf")), "report.html"]
 
 
-def page(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None, tables: dict[str, pd.DataFrame], pictures: dict[str, tuple]) -> str:
+def page(runs: pd.DataFrame, found: pd.DataFrame, tables: dict[str, pd.DataFrame], pictures: dict[str, tuple]) -> str:
     """The result first, then pictures; numbers, tests, runs and commands are folded."""
-    table, means = crossed(found, measure).fillna("-"), crossed(found, measure, "mean")
+    table, means = crossed(found).fillna("-"), crossed(found, "mean")
     best = means.eq(means.min(axis=1), axis=0) if "scheme" in means.columns.names else means.eq(means.min())
     result = table.where(~best, "[b]" + table + "[/b]").to_html(border=0).replace("[b]", "<b>").replace("[/b]", "</b>")
     commands = runs.assign(train=[shlex.join(["whence", "train", run.task, *run.words]) for run in runs.itertuples()],
@@ -555,16 +526,15 @@ def settings_of(text: str) -> dict[str, Any]:
 @outside.one_line()
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, measures = parser.add_argument, {name.replace("_percent", "").replace("_", "-"): name for name in COMPARED}
+    add = parser.add_argument
     add("tasks", nargs="+", metavar="TASK", help="whence tasks lists them; chomsky: all fifteen of the hierarchy; lm: text")
     add("--schemes", default="absolute,rope,cope", help="schemes, separated by commas (absolute,rope,cope)")
     add("--seeds", type=int, default=3, help="number of seeds of each scheme: 0, 1, ... (3)")
-    add("--vary", action="append", default=[], metavar="NAME=V,V", help="an axis: an option of train, or SCHEME.OPTION; may be repeated")
+    add("--vary", action="append", default=[], metavar="NAME=V,V", help="an axis: an option of train; may be repeated")
     add("--set", action="append", default=[], metavar="NAME=VALUE",
         help='options of train: "steps=300 dim=32"; a value with blanks in quotes; may be repeated')
     add("--preset", default="mini", choices=["mini", "paper"], help="mini: minutes on a laptop (mini)")
     add("--same-tokens", action="store_true", help="the batch follows the length: steps x batch x length stays as in --preset and --set")
-    add("--measure", choices=list(measures), help="the measure to compare (the task's own)")
     add("--jobs", type=int, default=0, help="runs at the same time (the number of processors)")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", help="folder; the same command continues in it (runs/lab_TASK)")
@@ -591,14 +561,13 @@ def main(words: list[str] | None = None) -> int:
             else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
     for run in runs[runs.state != "done"].itertuples():
         print(f"{run.folder}: {run.state}", file=sys.stderr)
-    found, measure, failed = scores(runs), measures.get(options.measure), runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()
-    if found.empty and len(failed):
+    found, failed = scores(runs), runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()
+    if found.empty and not len(failed):
+        raise Refused(f"{runs.attrs['out']}: no run is done there")
+    if found.empty:
         return int(failed.iloc[0])
-    if found.empty or (measure and measure not in found):
-        there = ", ".join(name for name, field in measures.items() if field in found)
-        raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
-    files = write(runs, found, measure)
-    print(crossed(found, measure).fillna("-").to_string())
+    files = write(runs, found)
+    print(crossed(found).fillna("-").to_string())
     print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
     return int(runs.state.str.startswith(("failed", "damaged")).any())
 

@@ -50,14 +50,11 @@ class Grid(unittest.TestCase):
             call(*arguments, **more)
 
     def test_places(self):
-        runs = self.small(["cope", "rope"], vary={"cope.p_max": [4, 8], "lr": ["1e-3", "1e-2"]})
-        self.assertEqual(len(runs), 2 * (2 + 1) * 2)  # two lr; two CoPEs and one RoPE; two seeds
+        runs = self.small(["cope(p_max=4)", "rope"], vary={"length": [8, 16], "lr": ["1e-3", "1e-2"]}, settings={"length": 16}, equal_tokens=True)
         self.assertEqual(set(runs.folder.map(lambda each: pathlib.Path(each).relative_to(self.folder).as_posix())),
-                         {f"grid/lr={lr}/{scheme}.{seed}" for lr in ("1e-3", "1e-2") for scheme in ("cope-p_max=4", "cope-p_max=8", "rope") for seed in (0, 1)})
-        self.assertEqual(lab.with_option("window(cdape(kerple), n=3) + cdape", "cdape", "kernel", 5), "window(cdape(kerple, kernel=5), n=3) + cdape(kernel=5)")
-        self.assertEqual(lab.with_option("window(cope(), n=3)", "cope", "p_max", 4), "window(cope(p_max=4), n=3)")
-        lab.described("flip_flop", ["--scheme", lab.with_option("window(cdape(kerple), n=3)", "cdape", "kernel", 5)])
-        self.refused("no scheme has it", self.small, ["rope"], vary={"cope.p_max": [4]})
+                         {f"grid/length={length}/lr={lr}/{scheme}.{seed}" for length in (8, 16) for lr in ("1e-3", "1e-2")
+                          for scheme in ("cope-p_max=4", "rope") for seed in (0, 1)})
+        self.refused("varies a scheme's", self.small, ["cope"], vary={"cope.p_max": [4]})
         self.refused("unknown option|--stepz", self.small, ["rope"], settings={"stepz": 3})
         self.refused("did you mean", self.small, ["ropee"])
         self.refused("lab.py has --schemes", self.small, ["rope"], settings={"out": "x"})
