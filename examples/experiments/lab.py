@@ -75,8 +75,6 @@ def program() -> str:
                   "pip install .packaging, makes it; WHENCE=... names one")
 
 
-# ---- The grid
-
 def described(task: str, words: list[str]) -> dict:
     """Returns the record of such a run, and the measures of its tests. Raises Refused with the program's own error, if any."""
     asked = subprocess.run([program(), "train", task, *words, "--describe", "--json"], capture_output=True, text=True)
@@ -260,12 +258,10 @@ def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator
     for run in runs.itertuples():
         found, line = state(run), shlex.join(train_words(run, threads, device))
         if found.startswith("damaged") or not line.isprintable():
-            raise Refused(f"--plan: {run.folder}: {found}" if line.isprintable() else f"--plan: {line!r} given; words without line ends required")
+            raise Refused(f"--plan: {line!r}: {found}; words without line ends, and whole runs or none, required")
         if found != "done":
             yield line
 
-
-# ---- Results
 
 def parts_by(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple, pd.DataFrame]]:
     """The rows of each combination of values, in order of first appearance."""
@@ -382,8 +378,6 @@ def crossed(scores: pd.DataFrame, values: str = "text") -> pd.DataFrame:
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
 
 
-# ---- Pictures and the page
-
 matplotlib.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left",
                             "legend.frameon": False, "axes.axisbelow": True, "svg.hashsalt": "whence", "pdf.fonttype": 42,
                             "figure.constrained_layout.use": True, "savefig.bbox": "tight"})
@@ -499,28 +493,14 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, tables: dict[str, pd.DataFrame
 {(runs.state == "done").sum()} done; files: {", ".join(f"<a href='{name}.csv'>{name}.csv</a>" for name in tables)}.</p>{result}{body}</html>"""
 
 
-# ---- The program
-
 def parts(text: str) -> list[str]:
     """Splits at commas outside parentheses."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
-def pairs(words: list[str], option: str) -> dict[str, Any]:
-    """["steps=300", "keep-best"] as a dict."""
-    found = [(word.split("=", 1) if "=" in word else (word, True)) for word in words]
-    if bad := [word for word, (name, value) in zip(words, found) if not re.fullmatch(r"[a-z][\w.-]*", name) or value == ""
-            or [each[0] for each in found].count(name) > 1]:
-        raise Refused(f"--{option}: {bad[0]!r} given; name=value, each name once, required")
-    return dict(found)
-
-
 def settings_of(text: str) -> dict[str, Any]:
-    """ "steps=300 name='two words'" as a dict."""
-    try:
-        return pairs(shlex.split(text), "set")
-    except ValueError as problem:  # quotes that do not close
-        raise Refused(f"--set: {text} given; {problem}") from None
+    """ "steps=300 keep-best name='two words'" as a dict."""
+    return {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}
 
 
 @outside.one_line()
@@ -548,8 +528,8 @@ def main(words: list[str] | None = None) -> int:
     if options.seeds < 1 or options.jobs < 0 or not parts(options.schemes) or options.plan and options.collect:
         raise Refused(f"--seeds {options.seeds}, --jobs {options.jobs}, --schemes {options.schemes} given; 1, 0 or more, schemes separated by commas, "
                       "and one of --plan and --collect required")
-    vary = {name: parts(str(values)) for name, values in pairs(options.vary, "vary").items()}
-    if bad := [name for name, values in vary.items() if not values or values == ["True"] or len(set(values)) < len(values)]:
+    vary = {name: parts(values) for name, _, values in (axis.partition("=") for axis in options.vary)}
+    if bad := [name for name, values in vary.items() if not values or len(set(values)) < len(values)]:
         raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
     runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=settings_of(" ".join(options.set)),
                 preset=options.preset, equal_tokens=options.same_tokens, out=options.out)

@@ -116,12 +116,9 @@ HEAD = ["table", "preset", "method", "column", "seed", "value"]
 Records = dict[tuple[str, str], SimpleNamespace]  # by table and preset
 
 
-def blank_record(table: str, preset: str) -> SimpleNamespace:
-    return SimpleNamespace(table=table, preset=preset, facts={}, numbers={})
-
-
-def exact(number: float) -> str:
-    return repr(float(number)).removesuffix(".0")
+exact = lambda number: repr(float(number)).removesuffix(".0")
+blank_record = lambda table, preset: SimpleNamespace(table=table, preset=preset, facts={}, numbers={})
+seconds_of = lambda *records: sum(float(record.facts.get("core-seconds", 0)) / 2 for record in records if record)  # on two cores
 
 
 def read_records(path: str | os.PathLike) -> Records:
@@ -162,15 +159,8 @@ def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Record
     (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
 
 
-# ---- Which comparisons hold
-
-def probability(p: float) -> str:
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
-
-
-def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> float:
-    """The two-sided p of Welch's test from mean, deviation and count of both sides."""
-    return float(scipy.stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)
+probability = lambda p: "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
+welch = lambda a, b: float(scipy.stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)  # of mean, deviation and count of both sides
 
 
 def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
@@ -217,8 +207,6 @@ def by_chance(found: pd.DataFrame) -> str:
             f"{still_not} do not.")
 
 
-# ---- Tables and pages
-
 def text_of(frame: pd.DataFrame) -> str:
     rows = [list(frame), *frame.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows)]
@@ -244,8 +232,7 @@ def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> s
 
 
 def markdown(head: str, rows: Iterable[Iterable]) -> str:
-    lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1), *(f"| {' | '.join(map(str, row))} |" for row in rows)]
-    return "\n".join(lines) + "\n"
+    return f"| {head} |\n|" + "---|" * (head.count("|") + 1) + "\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 def time_text(seconds: float) -> str:
@@ -253,11 +240,6 @@ def time_text(seconds: float) -> str:
         if seconds >= 1.5 * unit:
             return f"{seconds / unit:.{int(seconds < 10 * unit)}f} {name}"
     return f"{seconds:.0f} s"
-
-
-def seconds_of(*records: SimpleNamespace | None) -> float:
-    """The time on two cores."""
-    return sum(float(record.facts.get("core-seconds", 0)) / 2 for record in records if record)
 
 
 def cost_of(records: list[SimpleNamespace], preset: str) -> str:
@@ -283,8 +265,7 @@ def listing(papers: SimpleNamespace, records: Records) -> str:
     return text
 
 
-def page_head() -> str:
-    return (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
+page_head = lambda: (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
 
 
 def summary_page(papers: SimpleNamespace, records: Records) -> str:
@@ -344,7 +325,7 @@ def runs_of(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: in
     named by all options, so that two tables with the same run train it once."""
     if preset not in table.presets:
         raise Refused(f"--preset: {preset} given; one of those of {table.name} required: {', '.join(table.presets)}")
-    at, vary = table.presets[preset], {name: lab.parts(values) for name, values in lab.pairs(table.vary, "vary").items()}
+    at, vary = table.presets[preset], {name: lab.parts(values) for name, values in (axis.split("=") for axis in table.vary)}
     settings = {**lab.settings_of(at["set"]), **more}
     if short:
         settings |= {**{name: values[0] for name, values in vary.items()}, **SHORT, **(SHORT_TEXT if table.reads else {"test-sequences": 2})}
@@ -423,8 +404,6 @@ def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namesp
     return record
 
 
-# ---- Would this program reproduce the records?
-
 def short_trainings(wanted: list[tuple[SimpleNamespace, SimpleNamespace]], jobs: int) -> list[dict[str, str]]:
     """For each table, by "TASK SCHEME", 16 digits of the SHA-256 of weights and results after two steps of a small model. They change with everything
     that changes the numbers, and not with a comment."""
@@ -479,8 +458,6 @@ def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str]) -> int
                               f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"))
     return int(bool(differ) and comparable)
 
-
-# ---- The program
 
 def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any],
         then: SimpleNamespace | None) -> int:
