@@ -30,15 +30,18 @@ import sys
 import tempfile
 import textwrap
 import time
-import tomllib
 from types import SimpleNamespace
 from typing import Any, Iterable
 
+import packages
+
+packages.require("tomllib", "pandas", "scipy", "matplotlib")  # tomllib is of Python 3.11
 import lab
 import numpy as np
 import outside
 import pandas as pd
 import scipy.stats
+import tomllib
 from lab import Refused
 
 PAPERS = lab.ROOT / "examples/whence/papers"
@@ -465,7 +468,7 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     print(f"{table.name}: {table.what} ({table.place})")
     if len(runs):
         print(f"{len(runs)} runs, preset {options.preset}; as\n  {lab_words(table, options.preset, more, options.seeds)}")
-    print(table.note, flush=True)
+    print(f"{table.note} {table.presets.get(options.preset, PRESET)['why']}".strip(), flush=True)
     out = pathlib.Path(options.out) / f"{table.name}-{options.preset}"
     out.mkdir(parents=True, exist_ok=True)
     record, began, codes = trained(table, runs, options, more), time.time(), []
@@ -515,7 +518,7 @@ def reproduce(options: argparse.Namespace) -> int:
         if table.kind == "not ours":
             raise Refused(f"{name}: {table.what}; it cannot be run here: {table.note}")
         if bad := [row for row in options.row if row not in table.methods]:
-            raise Refused(f'--row: "{bad[0]}" given; one of those of {name} required; a table without --record')
+            raise Refused(f'--row: "{bad[0]}" given; one of those of {name} required')
         if (options.check or options.recorded) and not then:
             raise Refused(f"{name} at preset {options.preset} is not recorded; another table required")
         for word, given, what in (("TEXT", options.data, "--data"), ("CODE", options.code, "--code")):
