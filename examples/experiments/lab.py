@@ -87,8 +87,8 @@ def tasks_of(names: list[str]) -> list[str]:
     """The names, where "chomsky" is replaced by the fifteen tasks of the hierarchy (Deletang et al. 2023)."""
     if "lm" in names and len(names) > 1:
         raise Refused("lm: given with tasks; lm alone required: one table cannot have perplexities and errors")
-    listed = subprocess.run([program(), "tasks"], capture_output=True, text=True).stdout if "chomsky" in names else ""
-    hierarchy = [line.split()[0] for line in listed.splitlines() if "arXiv:2207.02098" in line]
+    listed = subprocess.run([program(), "tasks"], capture_output=True, text=True).stdout.splitlines() if "chomsky" in names else []
+    hierarchy = [line.split()[0] for line in listed if "arXiv:2207.02098" in line]
     return list(dict.fromkeys(each for name in names for each in (hierarchy if name == "chomsky" else [name])))
 
 
@@ -228,7 +228,11 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
         return state(run) if code == 0 else f"failed: killed by signal {-code}" if code < 0 else f"failed with exit code {code}: {escaped(last[0])}"
 
     with open(out / "lab.lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another lab.py in this folder, and for the runs of a killed one
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{out}: waiting for another lab.py there, or for the runs of a killed one", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         states = {run.Index: state(run) for run in runs.itertuples()}
         waiting = [run for run in runs.itertuples() if states[run.Index] in ("begun", "not begun")]
         jobs = max(1, min(jobs or os.cpu_count(), len(waiting)))

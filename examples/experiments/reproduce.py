@@ -52,7 +52,7 @@ GUESS = "best guess"  # the last method, which needs no model
 
 # ---- The papers' tables
 
-# Fields beside what and place. The presets mini, small and paper begin with those of `sizes`.
+# Fields beside what and place. The presets mini, small and paper begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
 BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
              presets=("mini", "small", "paper"), mini={}, small={}, paper={}, columns={}, rows=[], better=[], run=[])
 PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3}
@@ -107,7 +107,7 @@ def read_table(name: str, given: dict, tables: dict, texts: dict[str, str], size
         table.claims += [(better, each, column) for column in (columns if where == ["*"] else where) for each in worse.split(" & ")]
     if bad := [claim for claim in table.claims if not {*claim} <= {*table.methods, *columns}]:
         raise ValueError(bad[0])
-    table.task = list(dict.fromkeys(task for task in (table.task, *(each["task"] for each in columns.values())) if task))
+    table.task = list(dict.fromkeys(task for task in (table.task or "lm" * bool(table.reads), *(each["task"] for each in columns.values())) if task))
     table.schemes = list(dict.fromkeys([*table.schemes, *(scheme for scheme, _ in table.methods.values())]))
     table.kind = "compared" if table.presets and table.methods else "commanded" if table.run else "not ours"
     return table
