@@ -67,12 +67,12 @@ GONE = {**dict.fromkeys(("slurm", "sbatch"), "--plan prints the commands: an arr
 def program() -> str:
     """The program `whence`: $WHENCE, the one in this tree's build, in PATH, or in the module `whence`."""
     module, named = importlib.util.find_spec("whence"), os.environ.get("WHENCE")
-    beside = [pathlib.Path(folder) / "whence" for folder in (module and module.submodule_search_locations) or []]
-    for each in [named] if named else [ROOT / "build/release/whence", shutil.which("whence"), *beside]:
-        if each and pathlib.Path(each).is_file() and os.access(each, os.X_OK):
-            return str(each)
-    raise Refused(f"{f'WHENCE={named}: no such program' if named else 'whence: no such program'}; cmake --build build/release --target whence, or "
-                  "pip install .packaging, makes it; WHENCE=... names one")
+    beside = [f"{folder}/whence" for folder in (module and module.submodule_search_locations) or []]
+    found = [each for each in ([named] if named else [ROOT / "build/release/whence", "whence", *beside]) if shutil.which(each)]
+    if not found:
+        raise Refused(f"{f'WHENCE={named}' if named else 'whence'}: no such program; cmake --build build/release --target whence, or "
+                      "pip install .packaging, makes it; WHENCE=... names one")
+    return str(shutil.which(found[0]))
 
 
 def described(task: str, words: list[str]) -> dict:
@@ -391,19 +391,15 @@ def label(where: Any, names: list[str]) -> str:
     return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where) if pd.notna(value))
 
 
-def dots(scores: pd.DataFrame, width: float = 9) -> Figure:
+def dots(scores: pd.DataFrame, width: float = 7) -> Figure:
     """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), cut at what a measure may be, for each scheme and
     test set. A dotted line is the best guess without a model."""
     found = shown(scores)
     sets = [name for name in place(found) if name not in ("scheme", "test_length") and (found[name].nunique() > 1 or name == "test_set")]
     panels, schemes = list(parts_by(found, sets)), list(found.scheme.unique())
-    across = max(1, min(len(panels), int(width / 2.8)))
-    down = math.ceil(len(panels) / across)
-    figure = Figure(figsize=(width, down * (0.75 + 0.24 * len(schemes))))
-    axes = figure.subplots(down, across, sharey=True, squeeze=False)
-    for axis in axes.flat[len(panels):]:
-        axis.set_visible(False)
-    for axis, (where, part) in zip(axes.flat, panels):
+    figure = Figure(figsize=(width, len(panels) * (0.75 + 0.24 * len(schemes))))
+    axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+    for axis, (where, part) in zip(axes, panels):
         most = 100 if part.measure.iloc[0].endswith("percent") else math.inf
         for row, scheme in enumerate(schemes):
             values = part.value[part.scheme == scheme].dropna()
@@ -413,11 +409,11 @@ def dots(scores: pd.DataFrame, width: float = 9) -> Figure:
             axis.errorbar(values.mean(), row, xerr=reach if half else None, color=f"C{row}", capsize=3, marker="|", markersize=11)
         if "best_guess" in part and part.best_guess.notna().any():
             axis.axvline(part.best_guess.iloc[0], color="grey", linestyle=":", linewidth=1)
-        axis.set_title(textwrap.fill(label(where, sets), 34))
+        axis.set_title(label(where, sets))
         axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
         axis.grid(axis="x")
-    axes[0][0].set_yticks(range(len(schemes)), [textwrap.shorten(scheme, 30, placeholder="...") for scheme in schemes])
-    axes[0][0].set_ylim(len(schemes) - 0.4, -0.6)
+        axis.set_yticks(range(len(schemes)), [textwrap.shorten(scheme, 30, placeholder="...") for scheme in schemes])
+        axis.set_ylim(len(schemes) - 0.4, -0.6)
     return figure
 
 
