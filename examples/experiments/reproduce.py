@@ -389,21 +389,19 @@ def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namesp
     """Trains unfinished runs, and returns the record."""
     record, (machine, vectors) = blank_record(table.name, options.preset), machine_of(options.device)
     version = subprocess.run([lab.program(), "--version"], capture_output=True, text=True).stdout.strip()
-    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors,
-                    **({"set": options.set} if options.set else {})}
-    if runs.empty:
-        return record
-    runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
-    measure, record.numbers = measured(table, runs)
-    files = [[pathlib.Path(run.folder) / name for name in ("run.json", "results.jsonl")] for run in runs.itertuples() if run.state == "done"]
-    seconds = sum(ended.stat().st_mtime - began.stat().st_mtime for began, ended in files)
-    threads, failed = max(1, os.cpu_count() // min(options.jobs or os.cpu_count(), len(runs))), runs[runs.state != "done"]
-    print("".join(f"{run.folder}: {run.state}\n" for run in failed.itertuples()), end="", file=sys.stderr)
-    if table.reads:
-        record.facts["text"] = f"{pathlib.Path(more['data']).name}, SHA-256 {runs.wanted.iloc[0]['data']}"
-    record.facts |= {"lab": lab_words(table, options.preset, more, options.seeds), "seeds": str(runs.seed.nunique()),
-                     "runs": str(len(runs)), **({"failed": str(len(failed))} if len(failed) else {}), "core-seconds": f"{seconds * threads:.1f}",
-                     "digits": {"perplexity": "3", "bits per byte": "4"}.get(measure, "2"), "measure": measure}
+    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors, "set": options.set}
+    if len(runs):
+        runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
+        measure, record.numbers = measured(table, runs)
+        done, failed = [pathlib.Path(folder) for folder in runs.folder[runs.state == "done"]], runs[runs.state != "done"]
+        seconds = sum((folder / "results.jsonl").stat().st_mtime - (folder / "run.json").stat().st_mtime for folder in done)
+        threads = max(1, os.cpu_count() // min(options.jobs or os.cpu_count(), len(runs)))
+        print("".join(f"{run.folder}: {run.state}\n" for run in failed.itertuples()), end="", file=sys.stderr)
+        record.facts |= {"text": f"{pathlib.Path(more['data']).name}, SHA-256 {runs.wanted.iloc[0]['data']}" if table.reads else "",
+                         "lab": lab_words(table, options.preset, more, options.seeds), "seeds": str(runs.seed.nunique()), "runs": str(len(runs)),
+                         "failed": str(len(failed) or ""), "core-seconds": f"{seconds * threads:.1f}",
+                         "digits": {"perplexity": "3", "bits per byte": "4"}.get(measure, "2"), "measure": measure}
+    record.facts = {name: value for name, value in record.facts.items() if value}
     return record
 
 
