@@ -167,7 +167,7 @@ def main(words: list[str] | None = None) -> int:
     add("runs", nargs="+", metavar="RUN", help="folder of `whence train`, or a scheme; several: side by side")
     add("--show", default="pattern", help="pattern, gates, positions, ..., position_alone or network (pattern)")
     add("--gradient", action="store_true", help="the gradient of the loss with respect to it")
-    for name, about in {"layer": "this layer only", "head": "this head only", "sample": "which test sequence of a task", "length": "tokens at most"}.items():
+    for name, about in (("layer", "this layer only"), ("head", "this head only"), ("sample", "which test sequence"), ("length", "tokens at most")):
         add(f"--{name}", type=int, help=about)
     add("--text", help="file to read with a language model")
     add("--out", default="figure.pdf", help="PDF, SVG or PNG file (figure.pdf)")

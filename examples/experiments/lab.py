@@ -166,7 +166,8 @@ def lines_of(path: pathlib.Path) -> list[dict]:
 def questions(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     """For each test set the numbers of graded tokens, and of wrong answers, per question; for a text, tokens and nats per window."""
     path = pathlib.Path(folder) / "questions.jsonl"
-    return {line["test_set"]: np.array([line["graded"], line.get("wrong", line.get("nats"))], float) for line in lines_of(path)} if path.exists() else {}
+    lines = lines_of(path) if path.exists() else []
+    return {line["test_set"]: np.array([line["graded"], line.get("wrong", line.get("nats"))], float) for line in lines}
 
 
 def measured(run: Any) -> dict[str, dict]:
@@ -244,9 +245,8 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
                 for process in [each for each in running if each.poll() is not None]:
                     run = running.pop(process)
                     states[run.Index] = ended(run, process.returncode)
-                    done = sum(each == "done" for each in states.values())
-                    if not quiet:
-                        print(f"{run.folder}: {states[run.Index]}; {done} of {len(runs)} runs, {time.time() - began:.0f} s", file=sys.stderr, flush=True)
+                    done = f"{list(states.values()).count('done')} of {len(runs)} runs, {time.time() - began:.0f} s"
+                    print(*[f"{run.folder}: {states[run.Index]}; {done}\n"] * (not quiet), end="", file=sys.stderr, flush=True)
                 time.sleep(0.1)
         except KeyboardInterrupt:
             for process in running:
@@ -346,8 +346,8 @@ def differences(scores: pd.DataFrame) -> pd.DataFrame:
                 row["p_seeds"] = scipy.stats.ttest_ind(x.value, y.value, equal_var=False).pvalue
             same = []  # differences by question, for each seed
             for seed in x.index.intersection(y.index) if apart[0] not in OF_THE_TEXT else []:
-                both = [(asked[x.folder[seed]].get(name), asked[y.folder[seed]].get(name)) for name in x.sets[seed]]
-                if x.data[seed] == y.data[seed] and all(one is not None and other is not None and np.array_equal(one[0], other[0]) for one, other in both):
+                both = [[asked[of.folder[seed]].get(name, np.full((2, 1), np.nan)) for of in (x, y)] for name in x.sets[seed]]  # a NaN equals none
+                if x.data[seed] == y.data[seed] and all(np.array_equal(one[0], other[0]) for one, other in both):
                     same.append(np.concatenate([shares(x.measure[seed], *one) - shares(x.measure[seed], *other) for one, other in both]))
             each = np.zeros(0) if not same else np.mean(same, axis=0) if x.same_for_seeds.all() else np.concatenate(same)
             if each.any() and (len(each) < FEW or np.ptp(each) < 1e-9 * abs(each).max()):  # the sign test is exact
@@ -366,8 +366,9 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
             lines, options = lines_of(pathlib.Path(run.folder) / "metrics.jsonl"), run.wanted["options"]
         except (outside.NoFile, FileNotFoundError, ValueError):  # not begun, or killed
             continue
-        rows += [{**where, "curve": curve, "step": line["step"], "loss": line[field], "sequences": line["step"] * options["batch"] * options["accumulate"]}
-                 for line in lines for field, curve in (("loss", "training"), ("validation_score", "validation")) if line.get(field) is not None]
+        each = options["batch"] * options["accumulate"]
+        rows += [{**where, "curve": curve, "step": line["step"], "sequences": line["step"] * each, "loss": line[field]} for line in lines
+                 for field, curve in (("loss", "training"), ("validation_score", "validation")) if line.get(field) is not None]
     return pd.DataFrame(rows, columns=[*place(runs, "seed"), "curve", "step", "sequences", "loss"])
 
 
@@ -388,7 +389,8 @@ matplotlib.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spin
 
 
 def label(where: Any, names: list[str]) -> str:
-    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where) if pd.notna(value))
+    there = [(name, value) for name, value in zip(names, where) if pd.notna(value)]
+    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in there)
 
 
 def dots(scores: pd.DataFrame, width: float = 7) -> Figure:
@@ -488,7 +490,8 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, tables: dict[str, pd.DataFrame
         body += f"<details><summary>{title}</summary>{frame.to_html(index=False, na_rep='', border=0, float_format='{:.4g}'.format)}</details>"
     title = html.escape(", ".join(runs.task.unique()))
     return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}</title>
-<style>body {{ font: 15px system-ui; margin: 2em auto; max-width: 70em }} td, th {{ text-align: right; padding: 2px 9px }} img {{ max-width: 100% }}</style>
+<style>body {{ font: 15px system-ui; margin: 2em auto; max-width: 70em }} td, th {{ text-align: right; padding: 2px 9px }}
+img {{ max-width: 100% }}</style>
 <h1>{title}</h1><p>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. {len(runs)} runs,
 {(runs.state == "done").sum()} done; files: {", ".join(f"<a href='{name}.csv'>{name}.csv</a>" for name in tables)}.</p>{result}{body}</html>"""
 
@@ -526,8 +529,8 @@ def main(words: list[str] | None = None) -> int:
             raise Refused(f"--{name}: given, which is no option any more; {GONE[name]}")
     options = parser.parse_args(words)
     if options.seeds < 1 or options.jobs < 0 or not parts(options.schemes) or options.plan and options.collect:
-        raise Refused(f"--seeds {options.seeds}, --jobs {options.jobs}, --schemes {options.schemes} given; 1, 0 or more, schemes separated by commas, "
-                      "and one of --plan and --collect required")
+        raise Refused(f"--seeds {options.seeds}, --jobs {options.jobs}, --schemes {options.schemes} given; 1, 0 or more, schemes separated by "
+                      "commas, and one of --plan and --collect required")
     vary = {name: parts(values) for name, _, values in (axis.partition("=") for axis in options.vary)}
     if bad := [name for name, values in vary.items() if not values or len(set(values)) < len(values)]:
         raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")

@@ -143,7 +143,8 @@ def read_records(path: str | os.PathLike) -> Records:
             else:
                 record.numbers.setdefault((method, column), {})[int(seed)] = float(value)
     except (ValueError, csv.Error):
-        raise Refused(f"{path}: line {lines.line_num}: {','.join(row)} given; {','.join(HEAD)} with a seed and a number, or a fact, required") from None
+        raise Refused(f"{path}: line {lines.line_num}: {','.join(row)} given; {','.join(HEAD)} with a seed and a number, or a fact, required"
+                      ) from None
     return records
 
 
@@ -228,8 +229,9 @@ def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> s
             rows.append((method, column, mean, "-" if method == GUESS else len(ours), paper))
     text, found = text_of(pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"])), judged(table, record)
     if len(found):
-        more = {"the paper's comparison": found.better + " better than " + found.worse, "column": found.column, "here": found.verdict, "test": found.test,
-                "corrected": [probability(p) if p == p else "-" for p in corrected(found.p)], "the paper's own figures": found.paper}
+        more = {"the paper's comparison": found.better + " better than " + found.worse, "column": found.column, "here": found.verdict,
+                "test": found.test, "corrected": [probability(p) if p == p else "-" for p in corrected(found.p)],
+                "the paper's own figures": found.paper}
         text += f"\n{text_of(pd.DataFrame(more))}\n{by_chance(found)}\n"
     return text
 
