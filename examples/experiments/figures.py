@@ -132,9 +132,9 @@ def network(trace: dict, layer: int | None = None, query: int = -1) -> plt.Figur
     return figure
 
 
-def side_by_side(traces: dict[str, dict], side: float = 1.7, links: dict[str, str] | None = None) -> plt.Figure:
+def side_by_side(traces: dict[str, dict], side: float = 1.7) -> plt.Figure:
     """For each trace the head whose pattern has the largest gradient: the pairs' quantities, and below each the size of its gradient. Colours run
-    from the smallest number to the largest; gradients by decades, from 1e-4 of the largest. `links`: link targets of a trace's maps in an SVG."""
+    from the smallest number to the largest; gradients by decades, from 1e-4 of the largest."""
     rows = {}
     for label, trace in traces.items():
         sizes = np.array([np.nansum(pairs(trace, layer, "pattern", True) ** 2, axis=(1, 2)) for layer in layers_of(trace)])
@@ -148,16 +148,15 @@ def side_by_side(traces: dict[str, dict], side: float = 1.7, links: dict[str, st
     figure, axes = sheet(2 * len(rows), max(map(len, rows.values())), side, side + 0.3)
     for axis in axes.flat:
         axis.set_visible(False)
-    for upper, lower, (label, row), of in zip(axes[::2], axes[1::2], rows.items(), traces):
-        link = (links or {}).get(of)
+    for upper, lower, (label, row) in zip(axes[::2], axes[1::2], rows.items()):
         upper[0].set_ylabel(label, fontsize=8)
         lower[0].set_ylabel("query i", fontsize=8)
         for above, below, (name, value, gradient) in zip(upper, lower, row):
             above.set_visible(True)
-            map_on(above, value, f"{name}\n{np.nanmin(value):.3g} to {np.nanmax(value):.3g}").set_url(link)
+            map_on(above, value, f"{name}\n{np.nanmin(value):.3g} to {np.nanmax(value):.3g}")
             if gradient is not False and (most := np.nanmax(gradient)) > 0:
                 below.set_visible(True)
-                map_on(below, np.log10(np.maximum(gradient, 1e-4 * most)), f"|gradient| to {most:.2g}", cmap="magma").set_url(link)
+                map_on(below, np.log10(np.maximum(gradient, 1e-4 * most)), f"|gradient| to {most:.2g}", cmap="magma")
     return figure
 
 
@@ -168,26 +167,19 @@ def main(words: list[str] | None = None) -> int:
     add("runs", nargs="+", metavar="RUN", help="folder of `whence train`, or a scheme; several: side by side")
     add("--show", default="pattern", help="pattern, gates, positions, ..., position_alone or network (pattern)")
     add("--gradient", action="store_true", help="the gradient of the loss with respect to it")
-    of_numbers = {"layer": "this layer only", "head": "this head only", "sample": "which test sequence of a task", "length": "tokens at most"}
-    for name, about in of_numbers.items():
+    for name, about in (("layer", "this layer only"), ("head", "this head only"), ("sample", "which test sequence"), ("length", "tokens at most")):
         add(f"--{name}", type=int, help=about)
     add("--text", help="file to read with a language model")
     add("--out", default="figure.pdf", help="PDF, SVG or PNG file (figure.pdf)")
     options = parser.parse_args(words)
-    if bad := [name for name in of_numbers if abs(getattr(options, name) or 0) >= 1 << 63]:
-        raise ValueError(f"--{bad[0]}: {getattr(options, bad[0])} given; a whole number below 2^63 required")
     packages.require("whence")
     import whence
     where = {name: value for name in ("sample", "length", "text") if (value := getattr(options, name)) is not None}
     runs = {name: whence.load(name) for name in options.runs}
     traces = {name: run.trace(**where) for name, run in runs.items()}
-    if len(runs) > 1:
-        figure = side_by_side(traces)
-    elif options.show == "network":
-        figure = network(traces[options.runs[0]], options.layer)
-    else:
-        marks = separators(runs[options.runs[0]].tokens(**where))
-        figure = maps(traces[options.runs[0]], options.show, options.layer, options.head, gradient=options.gradient, marks=marks)
+    (first, trace), *others = traces.items()
+    figure = side_by_side(traces) if others else network(trace, options.layer) if options.show == "network" else maps(
+        trace, options.show, options.layer, options.head, gradient=options.gradient, marks=separators(runs[first].tokens(**where)))
     figure.savefig(options.out)
     print(f"written: {options.out}")
     return 0

@@ -5,275 +5,166 @@
     examples/experiments/reproduce.py cope/table3                           trains it, and tests each comparison of the paper
     examples/experiments/reproduce.py cope/table3 --recorded                the same for the recorded numbers, without training
     examples/experiments/reproduce.py dape-v2/table1 --data austen.txt      a table of language models, on your text
-    examples/experiments/reproduce.py all --data TEXT --code FOLDER --record MINE     every table, kept with its figures in MINE
+    examples/experiments/reproduce.py all --data TEXT --code FOLDER --record MINE     every table, its numbers kept in MINE
     examples/experiments/reproduce.py --stale                               would this program give the recorded numbers?
     examples/experiments/reproduce.py cope/table3 --check                   the numbers must be those recorded
 
-examples/whence/papers has the tables as text, and in recorded.csv the number of every seed. In a notebook,
+examples/whence/papers has the tables as TOML, and in recorded.csv the number of every seed. In a notebook,
 judged(read_papers().tables["cope/table3"], read_records(RECORDED)["cope/table3", "mini"]) has a row for each comparison.
 """
 from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import csv
-import difflib
 import hashlib
-import io
 import json
 import math
 import os
 import pathlib
 import re
 import shlex
-import shutil
+import string
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
-from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable
 
+import packages
+
+packages.require("tomllib", "pandas", "scipy", "matplotlib")  # tomllib is of Python 3.11
 import lab
 import numpy as np
 import outside
 import pandas as pd
 import scipy.stats
+import tomllib
 from lab import Refused
 
 PAPERS = lab.ROOT / "examples/whence/papers"
-RECORDED, FILES = PAPERS / "recorded.csv", ("cope.table", "dape.table", "dape_v2.table")  # a file may refer to those before it
+RECORDED, FILES = PAPERS / "recorded.csv", ("cope.toml", "dape.toml", "dape_v2.toml")  # a file may refer to those before it
 HOLDS, DOES_NOT, OPEN = VERDICTS = ("holds", "does not", "not decided at this size")
 MEASURES = {**{name: column for column, name in lab.COMPARED.items()}, "Delta-P": "delta_p"}
 GUESS = "best guess"  # the last method, which needs no model
 
+# ---- The papers' tables
 
-# ---- The papers' tables as text: lines "key value". A line that is indented by more than two continues the line before it.
-
-FIELDS = {"what": str, "place": str, "note": str, "measure": str, "set": str, "task": str.split, "vary": str.split, "schemes": lab.parts,
-          "reads": {"text": "text", "code": "code"}.__getitem__, "figures": {"accuracy": "accuracy"}.__getitem__,
-          "same-tokens": {"yes": True}.__getitem__, "higher-is-better": {"yes": True}.__getitem__}
-FORMS = {"sizes": "the name of `sizes` before it, then some of its presets", "columns": "a table before it", "reads": "text or code",
-         "same-tokens": "yes", "higher-is-better": "yes", "figures": "accuracy",
-         "better": "METHOD > METHOD & METHOD | COLUMN | COLUMN, or | * for all columns, of the table's",
-         "|": "| | scheme | COLUMN |, then | task, set, times, step or an axis | | VALUE |, then | METHOD | SCHEME; AXIS=VALUE | 6.8 (6.9) or - |, "
-              "or of a METHOD in another TABLE,"}
-
-
-class Table(SimpleNamespace):
-    """A table or figure of a paper, with the fields of its text. presets: name to set, why, lab, seeds, schemes, tasks (the last two replace the
-    table's). methods: name to scheme and values of axes. columns: name to the source of its numbers: task, set, times the training length,
-    validation step, values of axes. printed: by method and column the mean and the deviation, or NaN. claims: better, worse, column."""
-
-    def __init__(self, name: str, **more: Any):
-        blank = dict(what="", place="", note="", measure="", set="", reads="", figures="", same_tokens=False, higher_is_better=False, task=[],
-                     vary=[], schemes=[], run=[], presets={}, methods={}, columns={}, printed={}, claims=[])
-        super().__init__(**{**blank, **more, "name": name})
-
-    @property
-    def kind(self) -> str:
-        return "compared" if self.presets and self.methods else "commanded" if self.run else "not ours"
-
-    def has(self, preset: str, method: str, column: str) -> bool:
-        at, tasks = self.presets[preset], ("", *(self.presets[preset]["tasks"] or self.task))
-        return (not at["schemes"] or self.methods[method][0] in at["schemes"]) and self.columns[column]["task"] in tasks
-
-    def with_rows(self, rows: list[str]) -> Table:
-        """Returns the table with these methods alone and the claims between them; `rows` empty: with all methods."""
-        if bad := [name for name in rows if name not in self.methods]:
-            raise Refused(f'--row: "{bad[0]}" given; one of those of {self.name} required')
-        own = {name: at for name, at in self.methods.items() if name in rows or not rows}
-        return Table(**{**vars(self), "methods": own, "claims": [claim for claim in self.claims if {*claim[:2]} <= {*own}]})
-
-
-@contextlib.contextmanager
-def understood(place: str, key: str, value: str) -> Iterator[None]:
-    """Turns errors in a line of a table into Refused: what was given, and what is required."""
-    try:
-        yield
-    except (KeyError, ValueError):
-        raise Refused(f"{place}: {key} {value} given; {FORMS.get(key, 'a field of a table, or of a preset as in mini.seeds 3,')} required") from None
+# Fields beside what and place. The presets mini, small and paper begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
+BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
+             presets=("mini", "small", "paper"), mini={}, small={}, paper={}, columns={}, rows=[], better=[], run=[])
+PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3}
+COLUMN = {"task": "", "set": "", "times": 0, "step": 0}  # the source of its numbers: test set, times the training length, validation; or axes
 
 
 def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> SimpleNamespace:
-    """Returns titles and tables by name, and the texts and sizes that `let` and `sizes` define."""
-    papers = SimpleNamespace(titles={}, tables={}, texts={}, sizes={})
+    """Returns the papers' titles, and their tables by name ("cope/table3")."""
+    papers, texts, sizes = SimpleNamespace(titles={}, tables={}), {}, {}
     for file in files:
-        lines: list[tuple[str, str]] = []
-        for number, text in enumerate(outside.read_text(folder / file).split("\n"), 1):
-            if lines and text.startswith("   "):
-                lines[-1] = (lines[-1][0], f"{lines[-1][1]} {text.strip()}")
-            elif text.strip() and not text.strip().startswith("#"):
-                lines.append((f"{file}: line {number}", text))
-        table, presets, later = Table(""), {}, []
-        for place, text in lines:
-            key, _, value = text.strip().partition(" ")
-            with understood(place, key, value):
-                value = re.sub(r"\$(\w+)", lambda found: papers.texts[found[1]], value.strip())
-                name, _, rest = value.partition(" ")
-                if text.startswith(" "):
-                    read_field(papers, table, presets, key, value)
-                elif key in ("paper", "let"):
-                    (papers.titles if key == "paper" else papers.texts)[name] = rest.strip()
-                elif key == "sizes":
-                    presets = papers.sizes[name] = {}
-                else:
-                    table = {"table": papers.tables}[key][name] = Table(name)
-                    presets = table.presets
-            if key in ("|", "columns", "better"):
-                later.append((table, place, key, value))
-        own = {each[0].name: each[0] for each in later}  # claims need all rows, and rows may come from a later table
-        for table in own.values():
-            read_rows(papers, table, [each[1:] for each in later if each[0] is table])
-        for table, place, key, value in later:
-            with understood(place, key, value):
-                if key == "better":
-                    sides, *columns = value.split(" | ")
-                    better, worse = sides.split(" > ")
-                    claims = [(better, other, column) for column in (table.columns if columns == ["*"] else columns) for other in worse.split(" & ")]
-                    if not all({better, other} <= {*table.methods} and column in table.columns for _, other, column in claims):
-                        raise KeyError
-                    table.claims += claims
-                elif " | of " in value:
-                    method, (other, source) = value.split("|")[0].strip(), value.rstrip("| ").split(" | of ")[1].split(" in ")
-                    figures = papers.tables[source].printed
-                    table.printed |= {(method, column): figures[other, column] for column in table.columns if (other, column) in figures}
+        place, paper = file, file.removesuffix(".toml").replace("_", "-")
+        try:
+            found = tomllib.loads(outside.read_text(folder / file))
+            papers.titles[paper], texts, sizes = found["title"], texts | found.get("texts", {}), sizes | found.get("sizes", {})
+            for name, given in found["table"].items():
+                place = f"{file}: {name}"
+                papers.tables[f"{paper}/{name}"] = read_table(f"{paper}/{name}", given, papers.tables, texts, sizes)
+        except (KeyError, ValueError, TypeError, AttributeError) as problem:
+            raise Refused(f"{place}: {problem} given; fields as in cope.toml required") from None
     return papers
 
 
-def read_field(papers: SimpleNamespace, table: Table, presets: dict[str, dict], key: str, value: str) -> None:
-    """Reads a line of a table or of `sizes`. "mini.set steps=300" belongs to a preset. A "+" after the key appends to the earlier value."""
-    if key in FIELDS:
-        setattr(table, key.replace("-", "_"), FIELDS[key](value))
-    elif key == "run":
-        table.run.append(value)
-    elif key == "sizes":
-        name, *some = value.split()
-        presets |= copy.deepcopy({each: papers.sizes[name][each] for each in some or papers.sizes[name]})
-    elif key not in ("|", "columns", "better"):
-        name, of_preset = key.removesuffix("+").split(".")
-        at = presets.setdefault(name, {"set": "", "why": "", "lab": "mini" if name == "mini" else "paper", "schemes": [], "tasks": [], "seeds": 3})
-        read = {"set": str, "why": str, "lab": str, "schemes": lab.parts, "tasks": str.split, "seeds": int}[of_preset]
-        at[of_preset] = f"{at[of_preset]} {value}".strip() if key.endswith("+") else read(value)
-
-
-def read_rows(papers: SimpleNamespace, table: Table, lines: list[tuple[str, str, str]]) -> None:
-    """Reads the columns of a table, and its methods with the paper's numbers. Papers print some tables with rows and columns exchanged."""
-    rows = [(line, [cell.strip() for cell in line[2].removesuffix("|").split("|")]) for line in lines if line[1] == "|"]
-    for place, key, value in lines:
-        with understood(place, key, value):
-            table.columns |= copy.deepcopy(papers.tables[value].columns) if key == "columns" else {}
-    if len(rows) > 1 and rows[1][1][0] == "scheme":
-        with understood(*rows[0][0]):
-            rows = [(rows[0][0], cells) for cells in zip(*(cells for _, cells in rows), strict=True)]
-    own: list[dict] = []
-    for line, cells in rows:
-        with understood(*line):
-            name, scheme, *values = cells
-            if not name and scheme == "scheme":
-                own = [{"task": "", "set": "", "times": 0, "step": 0, "at": {}} for _ in values]
-                table.columns |= dict(zip(values, own))
-            elif not scheme:
-                for column, value in zip(own, values, strict=True):
-                    if value != "-":
-                        (column if name in column else column["at"])[name] = int(value) if name in ("times", "step") else value
-            else:
-                scheme, *axes = scheme.split(";")
-                table.methods[name] = scheme, dict(axis.strip().split("=") for axis in axes)
-                for column, value in zip(table.columns, values if values and not values[0].startswith("of ") else [], strict=bool(values[1:])):
-                    if value != "-":  # whence measures errors
-                        mean, _, deviation = value.removesuffix(")").partition(" (")
-                        mean = math.floor((100 - float(mean)) * 100 + 0.5) / 100 if table.figures == "accuracy" else float(mean)
-                        table.printed[name, column] = mean, float(deviation or "nan")
-    for column in table.columns.values():
-        column["set"] = column["set"] or ("" if column["times"] or column["step"] else table.set)
-    table.task = list(dict.fromkeys([*table.task, *(column["task"] for column in table.columns.values() if column["task"])]))
+def read_table(name: str, given: dict, tables: dict, texts: dict[str, str], sizes: dict[str, dict]) -> SimpleNamespace:
+    """Returns the table's fields, and methods by name: scheme and values of axes; columns by name; printed by method and column: mean, deviation or
+    NaN; claims: better, worse, column."""
+    given = {key.replace("-", "_"): value for key, value in given.items()}
+    if bad := given.keys() - {"what", "place", *BLANK}:
+        raise ValueError(bad.pop())
+    table = SimpleNamespace(**{**BLANK, **given, "name": name, "presets": {}}, methods={}, printed={}, claims=[])
+    filled = lambda *words: " ".join(string.Template(" ".join(words)).substitute(texts).split())
+    table.note, of_sizes = filled(table.note), sizes[table.sizes] if table.sizes else {}
+    for each in given.get("presets", BLANK["presets"]):
+        if each in of_sizes or each in given:
+            own = {**PRESET, "lab": "mini" if each == "mini" else "paper", **of_sizes.get(each, {}), **getattr(table, each)}
+            table.presets[each] = {**own, "set": filled(own["set"], own["also"]), "why": filled(own["why"], own["because"])}
+    columns = tables[table.columns].columns if isinstance(table.columns, str) else {}
+    for k, column in enumerate([] if columns else table.columns.get("name", [])):
+        at = {key: each[k] if isinstance(each, list) else each for key, each in table.columns.items()}
+        columns[column] = {key: at.get(key, blank) for key, blank in COLUMN.items()} | {
+            "at": {key: str(value) for key, value in at.items() if key not in ("name", *COLUMN)}}
+    table.columns = columns
+    for method, scheme, *cells in table.rows:
+        scheme, *axes = scheme.split("; ")
+        table.methods[method] = scheme, dict(axis.split("=") for axis in axes)
+        for column, cell in zip(columns, cells, strict=bool(cells)):
+            if cell != "-":
+                mean, deviation = cell if isinstance(cell, list) else (cell, math.nan)  # whence measures errors
+                table.printed[method, column] = math.floor((100 - mean) * 100 + 0.5) / 100 if table.accuracy else float(mean), float(deviation)
+    for claim in table.better:
+        sides, *where = claim.split(" | ")
+        better, worse = sides.split(" > ")
+        table.claims += [(better, each, column) for column in (columns if where == ["*"] else where) for each in worse.split(" & ")]
+    if bad := [claim for claim in table.claims if not {*claim} <= {*table.methods, *columns}]:
+        raise ValueError(bad[0])
+    table.task = list(dict.fromkeys(task for task in (table.task or "lm" * bool(table.reads), *(each["task"] for each in columns.values())) if task))
     table.schemes = list(dict.fromkeys([*table.schemes, *(scheme for scheme, _ in table.methods.values())]))
+    table.kind = "compared" if table.presets and table.methods else "commanded" if table.run else "not ours"
+    return table
 
 
-def find_table(papers: SimpleNamespace, name: str) -> Table:
-    if name not in papers.tables:
-        near = [each for each in papers.tables if each.startswith(name)] or difflib.get_close_matches(name, papers.tables, 1)
-        raise Refused(f'"{name}" given; a table or figure of the papers required; ' + (f"near: {', '.join(near)}" if near else "--list shows them"))
-    return papers.tables[name]
+# ---- Records: facts of a table's runs (date, vectors, lab, "bits TASK SCHEME", ...), and numbers by method and column, then by seed
+
+HEAD = ["table", "preset", "method", "column", "seed", "value"]
+Records = dict[tuple[str, str], SimpleNamespace]  # by table and preset
 
 
-# ---- Records
-
-@dataclass
-class Record:
-    """The numbers of a table at a preset, by method and column, then by seed; and facts of the runs: date, vectors, lab, "bits TASK SCHEME", ..."""
-    table: str
-    preset: str
-    facts: dict[str, str] = field(default_factory=dict)
-    numbers: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
-
-    def of(self, method: str, column: str) -> list[float]:
-        return list(self.numbers.get((method, column), {}).values())
-
-    @property
-    def seconds(self) -> float:
-        """The time on two cores."""
-        return float(self.facts.get("core-seconds", 0)) / 2
-
-
-Records = dict[tuple[str, str], Record]  # by table and preset
-PLACE, HEAD = ["table", "preset", "method", "column"], ["table", "preset", "method", "column", "seed", "value"]
-
-
-def exact(number: float) -> str:
-    return repr(float(number)).removesuffix(".0")
+exact = lambda number: repr(float(number)).removesuffix(".0")
+blank_record = lambda table, preset: SimpleNamespace(table=table, preset=preset, facts={}, numbers={})
+seconds_of = lambda *records: sum(float(record.facts.get("core-seconds", 0)) / 2 for record in records if record)  # on two cores
 
 
 def read_records(path: str | os.PathLike) -> Records:
     """A row of the CSV is a cell and a seed. An empty cell repeats the row above. Facts have the method "record", and no seed."""
-    records, above, row = {}, [""] * 4, []
-    with io.StringIO(outside.read_bytes(path).decode(errors="replace"), newline="") as file:
-        lines = csv.reader(file)
-        try:
-            if (row := next(lines, [])) != HEAD:
+    records, above, row, kinds = {}, [""] * 4, [], {"seeds": int, "digits": "234".index, "core-seconds": float, "operations": float}
+    lines = csv.reader(outside.read_bytes(path).decode(errors="replace").splitlines(keepends=True))
+    try:
+        if (row := next(lines, [])) != HEAD:
+            raise ValueError
+        for row in lines:
+            *place, seed, value = map(outside.shown, row)
+            table, preset, method, column = above = [new or old for new, old in zip(place, above, strict=True)]
+            record = records.setdefault((table, preset), blank_record(table, preset))
+            if not all(above):
                 raise ValueError
-            for row in lines:
-                *place, seed, value = map(outside.shown, row)
-                above = [new or old for new, old in zip(place, above, strict=True)]
-                if not all(above):
-                    raise ValueError
-                table, preset, method, column = above
-                record = records.setdefault((table, preset), Record(table, preset))
-                if method == "record":
-                    {"seeds": int, "digits": "234".index, "core-seconds": float, "operations": float}.get(column.split()[0], str)(value)
-                    record.facts[column] = value
-                else:
-                    record.numbers.setdefault((method, column), {})[int(seed)] = float(value)
-        except (ValueError, csv.Error):
-            raise Refused(f"{path}: line {lines.line_num}: {','.join(row)} given; {','.join(HEAD)} with a seed and a number, or a fact, required"
-                          ) from None
+            if method == "record":
+                kinds.get(column.split()[0], str)(value)
+                record.facts[column] = value
+            else:
+                record.numbers.setdefault((method, column), {})[int(seed)] = float(value)
+    except (ValueError, csv.Error):
+        raise Refused(f"{path}: line {lines.line_num}: {','.join(row)} given; {','.join(HEAD)} with a seed and a number, or a fact, required"
+                      ) from None
     return records
 
 
-def write_records(path: pathlib.Path, records: Records) -> None:
-    rows: list[tuple] = []
+def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Records) -> None:
+    """Writes recorded.csv in the papers' order, and README.md from it."""
+    order = [(table.name, preset) for table in papers.tables.values() for preset in table.presets or ["mini"]]
+    records, rows = {place: records[place] for place in [*order, *records] if place in records}, []
     for place, record in records.items():
         rows += [(*place, "record", name, "", value) for name, value in record.facts.items()]
         rows += [(*place, *cell, seed, exact(value)) for cell, values in record.numbers.items() for seed, value in values.items()]
     frame = pd.DataFrame(rows, columns=HEAD)
-    frame[PLACE] = frame[PLACE].mask((frame[PLACE] == frame[PLACE].shift()).cumprod(axis=1).astype(bool), "")
-    frame.to_csv(path.with_suffix(".tmp"), index=False)
-    path.with_suffix(".tmp").replace(path)
+    frame[HEAD[:4]] = frame[HEAD[:4]].mask((frame[HEAD[:4]] == frame[HEAD[:4]].shift()).cumprod(axis=1).astype(bool), "")
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(folder / "recorded.tmp", index=False)
+    (folder / "recorded.tmp").replace(folder / "recorded.csv")
+    (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
 
 
-# ---- Which comparisons hold
-
-def probability(p: float) -> str:
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
-
-
-def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> float:
-    """The two-sided p of Welch's test from mean, deviation and count of both sides."""
-    return float(scipy.stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)
+probability = lambda p: "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
+welch = lambda a, b: float(scipy.stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)  # of mean, deviation and count of both sides
 
 
 def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
@@ -291,13 +182,13 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
     return as_seen if p < 0.05 else OPEN, f"Welch's test, {seeds}: {probability(p)}", p
 
 
-def judged(table: Table, record: Record) -> pd.DataFrame:
-    """A row for each comparison whose methods and column the preset has: better, worse, column, verdict, test, p, and paper, the p of the paper's
-    own figures at three seeds each."""
+def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
+    """A row for each comparison with numbers of both: better, worse, column, verdict, test, p, and paper, the p of the paper's own figures at three
+    seeds each."""
     rows = []
     for better, worse, column in table.claims:
-        if table.has(record.preset, better, column) and table.has(record.preset, worse, column):
-            ours = [record.of(better, column), record.of(worse, column)]
+        ours = [list(record.numbers.get((method, column), {}).values()) for method in (better, worse)]
+        if all(ours):
             a, b = [(*table.printed.get((method, column), (math.nan, math.nan)), 3) for method in (better, worse)]
             paper = "-" if math.isnan(a[1] + b[1]) else probability(welch(a, b)) if a[1] or b[1] else "no spread"
             rows.append((better, worse, column, *decide(*(ours[::-1] if table.higher_is_better else ours)), paper))
@@ -314,24 +205,10 @@ def corrected(p: pd.Series) -> pd.Series:
 def by_chance(found: pd.DataFrame) -> str:
     """Says how many verdicts chance alone would give, and how many are left after a correction for their number."""
     tests, left = int(found.p.notna().sum()), found.verdict[(corrected(found.p) < 0.05) | found.p.isna()]
-    count = lambda verdicts, verdict: int((verdicts == verdict).sum())
+    holds, does_not, still, still_not = [int((verdicts == verdict).sum()) for verdicts in (found.verdict, left) for verdict in (HOLDS, DOES_NOT)]
     return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
-            f"would hold; {count(found.verdict, HOLDS)} hold here and {count(found.verdict, DOES_NOT)} do not. Corrected for the number of tests "
-            f"(Benjamini-Hochberg), {count(left, HOLDS)} hold and {count(left, DOES_NOT)} do not.")
-
-
-# ---- Tables and pages
-
-def beside_paper(table: Table, record: Record) -> pd.DataFrame:
-    """A row for each method and column: our mean and, for two seeds or more, standard deviation; the paper's number."""
-    rows, digits = [], int(record.facts.get("digits", 2))
-    for method, column in ((method, column) for method in [*table.methods, GUESS] for column in table.columns):
-        ours, printed = record.of(method, column), table.printed.get((method, column))
-        if ours or printed:
-            mean = f"{np.mean(ours):.{digits}f}" + (f" ({np.std(ours, ddof=1):.{digits}f})" if len(ours) > 1 else "") if ours else "-"
-            paper = exact(printed[0]) + ("" if math.isnan(printed[1]) else f" ({exact(printed[1])})") if printed else "-"
-            rows.append((method, column, mean, "-" if method == GUESS else len(ours), paper))
-    return pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"])
+            f"would hold; {holds} hold here and {does_not} do not. Corrected for the number of tests (Benjamini-Hochberg), {still} hold and "
+            f"{still_not} do not.")
 
 
 def text_of(frame: pd.DataFrame) -> str:
@@ -340,20 +217,27 @@ def text_of(frame: pd.DataFrame) -> str:
     return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
 
 
-def shown(table: Table, record: Record) -> str:
-    """Our numbers next to the paper's, and the verdicts."""
-    found, text = judged(table, record), text_of(beside_paper(table, record))
+def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
+    """Our numbers next to the paper's, and the verdicts; of the methods `only`, if there are any."""
+    rows, digits = [], int(record.facts.get("digits", 2))
+    record = SimpleNamespace(numbers={cell: each for cell, each in record.numbers.items() if not only or cell[0] in (*only, GUESS)})
+    for method, column in ((method, column) for method in [*(only or table.methods), GUESS] for column in table.columns):
+        ours, printed = list(record.numbers.get((method, column), {}).values()), table.printed.get((method, column))
+        if ours or printed:
+            mean = f"{np.mean(ours):.{digits}f}" + (f" ({np.std(ours, ddof=1):.{digits}f})" if len(ours) > 1 else "") if ours else "-"
+            paper = exact(printed[0]) + ("" if math.isnan(printed[1]) else f" ({exact(printed[1])})") if printed else "-"
+            rows.append((method, column, mean, "-" if method == GUESS else len(ours), paper))
+    text, found = text_of(pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"])), judged(table, record)
     if len(found):
-        found.insert(0, "the paper's comparison", found.better + " better than " + found.worse)
-        found["p"] = [probability(p) if p == p else "-" for p in corrected(found.p)]
-        names = {"verdict": "here", "p": "corrected", "paper": "the paper's own figures"}
-        text += f"\n{text_of(found.drop(columns=['better', 'worse']).rename(columns=names))}\n{by_chance(judged(table, record))}\n"
+        more = {"the paper's comparison": found.better + " better than " + found.worse, "column": found.column, "here": found.verdict,
+                "test": found.test, "corrected": [probability(p) if p == p else "-" for p in corrected(found.p)],
+                "the paper's own figures": found.paper}
+        text += f"\n{text_of(pd.DataFrame(more))}\n{by_chance(found)}\n"
     return text
 
 
 def markdown(head: str, rows: Iterable[Iterable]) -> str:
-    lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1), *(f"| {' | '.join(map(str, row))} |" for row in rows)]
-    return "\n".join(lines) + "\n"
+    return f"| {head} |\n|" + "---|" * (head.count("|") + 1) + "\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 def time_text(seconds: float) -> str:
@@ -363,16 +247,16 @@ def time_text(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def cost_of(records: list[Record], preset: str) -> str:
+def cost_of(records: list[SimpleNamespace], preset: str) -> str:
     """The cost of a preset. One that is not recorded is estimated from a recorded one, in proportion to its operations."""
-    own = next((each for each in records if each.preset == preset), records[0] if records else Record("", ""))
+    own = next((each for each in records if each.preset == preset), records[0] if records else blank_record("", ""))
     here, there = [float(own.facts.get(f"operations {each}", "nan")) for each in (own.preset, preset)]
-    return (time_text(own.seconds) if own.preset == preset else "of unknown cost" if math.isnan(here + there)
-            else f"about {time_text(own.seconds * there / here)}")
+    return (time_text(seconds_of(own)) if own.preset == preset else "of unknown cost" if math.isnan(here + there)
+            else f"about {time_text(seconds_of(own) * there / here)}")
 
 
 def listing(papers: SimpleNamespace, records: Records) -> str:
-    text = "Costs are on two cores.\n"
+    text = "Costs are on two cores."
     for table in papers.tables.values():
         own = [record for (name, _), record in records.items() if name == table.name]
         how = {"not ours": f"lacks: {table.note}", "compared": "trained, compared: ", "commanded": "trained, then commands: " if table.presets
@@ -382,20 +266,21 @@ def listing(papers: SimpleNamespace, records: Records) -> str:
             how += f"; recorded {record.preset} {record.facts.get('date', '')[:10]}"
             how += f": {(found.verdict == HOLDS).sum()} of {len(found)} hold" if len(found) else ""
         lines = [line for part in (f"{table.what} ({table.place})", how) for line in textwrap.wrap(part, 91, break_on_hyphens=False)]
-        text += f"{table.name:<28}" + f"\n{'':28}".join(lines) + "\n"
+        text += f"\n{table.name:<28}" + f"\n{'':28}".join(lines)
     return text
+
+
+page_head = lambda: (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
 
 
 def summary_page(papers: SimpleNamespace, records: Records) -> str:
     """The page of the papers' claims and verdicts. The text above the facts is kept from the page."""
     kept = {name: next((records[name, preset] for preset in table.presets or ["mini"] if (name, preset) in records), None)
             for name, table in papers.tables.items()}
-    each = [judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record]
-    found = pd.concat([judged(Table(""), Record("", "")).assign(table=""), *each], ignore_index=True)
+    found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True)
     found["mark"] = ["†" if p >= 0.05 and verdict != OPEN else "" for p, verdict in zip(corrected(found.p), found.verdict)]
     counts = pd.crosstab(found.table, found.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
     counts.insert(0, "comparisons", counts.sum(axis=1))
-    seconds = lambda names: time_text(sum(kept[name].seconds for name in names if kept[name]))
     own = {paper: [name for name in papers.tables if name.startswith(f"{paper}/")] for paper in papers.titles}
     facts = pd.DataFrame([record.facts for record in records.values()], columns=["machine", "vectors", "date", "program", "text"]).fillna("")
     machines, dates, programs, texts = ("; ".join(sorted({*each} - {""})) for each in (
@@ -403,14 +288,14 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     page = (f"{page_head()}Machine: {machines}.\nDate: {dates}.\nProgram: {programs}.\nTexts: {texts}.\nTimes are for all runs of a table on two "
             "idle cores. Runs that two tables share count in both, but were trained once.\n\n")
     page += markdown("paper | tables and figures | recorded | comparisons | hold | do not | not decided at this size | two cores", [
-        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counts.loc[names].sum(), seconds(names)]
-        for paper, names in own.items()])
+        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counts.loc[names].sum(),
+         time_text(seconds_of(*map(kept.get, names)))] for paper, names in own.items()])
     page += f"\n{by_chance(found)}\n"
     for paper, names in own.items():
         page += f"\n## {papers.titles[paper]}\n\n"
         page += markdown("table or figure | question | comparisons | hold | do not | not decided | two cores", [
-            [name, papers.tables[name].what, *(counts.loc[name] if counts.comparisons[name] else "----"), seconds([name]) if kept[name] else "-"]
-            for name in names])
+            [name, papers.tables[name].what, *(counts.loc[name] if counts.comparisons[name] else "----"),
+             time_text(seconds_of(kept[name])) if kept[name] else "-"] for name in names])
         page += "".join(f"\n{name} lacks {papers.tables[name].note.rstrip('.')}.\n" for name in names
                         if papers.tables[name].kind == "not ours" and not kept[name])
         rows: dict[tuple, list[str]] = {}  # comparisons of one method with equal outcomes share a row
@@ -422,10 +307,6 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     return page
 
 
-def page_head() -> str:
-    return (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
-
-
 # ---- Training
 
 SHORT = {"steps": 2, "batch": 2, "dim": 32, "layers": 2, "heads": 4}
@@ -433,32 +314,26 @@ SHORT_TEXT = {"length": 32, "last": 16, "evaluate-to": 2, "evaluation-windows": 
 LONG = ("model", "accumulate", "validate-every", "save-every")
 
 
-def lab_words(table: Table, preset: str, more: dict[str, Any], seeds: int) -> list[str]:
-    """The arguments of lab.py for the runs of a table. The user's file is named without its folder."""
-    at, settings = table.presets[preset], settings_of(table, preset, more)
-    if table.reads and "data" in settings:
-        settings["data"] = pathlib.Path(settings["data"]).name
+def lab_words(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: int) -> str:
+    """The command of lab.py for the runs of a table. The user's file is named without its folder."""
+    at = table.presets[preset]
+    settings = {**lab.settings_of(at["set"]), **more, **({"data": pathlib.Path(more["data"]).name} if table.reads and "data" in more else {})}
     words = [name if value is True else f'{name}="{value}"' if " " in str(value) else f"{name}={value}" for name, value in settings.items()]
-    return [*(at["tasks"] or table.task), "--schemes", ",".join(at["schemes"] or table.schemes), "--preset", at["lab"],
-            *(word for axis in table.vary for word in ("--vary", axis)), *["--same-tokens"] * table.same_tokens,
-            *(["--set", " ".join(words)] if words else []), "--seeds", str(seeds or at["seeds"])]
+    return shlex.join(["lab.py", *(at["tasks"] or table.task), "--schemes", ",".join(at["schemes"] or table.schemes), "--preset", at["lab"],
+                       *(word for axis in table.vary for word in ("--vary", axis)), *["--same-tokens"] * table.same_tokens,
+                       *(["--set", " ".join(words)] if words else []), "--seeds", str(seeds or at["seeds"])])
 
 
-def settings_of(table: Table, preset: str, more: dict[str, Any]) -> dict[str, Any]:
-    if preset not in table.presets:
-        raise Refused(f"--preset: {preset} given; one of those of {table.name} required: {', '.join(table.presets)}")
-    return {**lab.settings_of(table.presets[preset]["set"]), **more}
-
-
-def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce", device: str = "auto",
+def runs_of(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce", device: str = "auto",
             short: bool = False) -> pd.DataFrame:
     """The grid of a table, where `more` replaces options of the preset; short: two steps of a small model for each task and scheme. Folders are
     named by all options, so that two tables with the same run train it once."""
-    settings, vary = settings_of(table, preset, more), {name: lab.parts(values) for name, values in lab.pairs(table.vary, "vary").items()}
-    at = table.presets[preset]
+    if preset not in table.presets:
+        raise Refused(f"--preset: {preset} given; one of those of {table.name} required: {', '.join(table.presets)}")
+    at, vary = table.presets[preset], {name: lab.parts(values) for name, values in (axis.split("=") for axis in table.vary)}
+    settings = {**lab.settings_of(at["set"]), **more}
     if short:
-        settings |= {name: values[0] for name, values in vary.items()}
-        settings |= {**SHORT, **(SHORT_TEXT if table.reads else {"test-sequences": 2})}
+        settings |= {**{name: values[0] for name, values in vary.items()}, **SHORT, **(SHORT_TEXT if table.reads else {"test-sequences": 2})}
         settings, vary = {name: value for name, value in settings.items() if name not in LONG}, {}
     runs = lab.grid(at["tasks"] or table.task, at["schemes"] or table.schemes, seeds=1 if short else seeds or at["seeds"], vary=vary,
                     settings=settings, preset=at["lab"], out=f"{out}/runs", equal_tokens=table.same_tokens and not short)
@@ -468,7 +343,7 @@ def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out
     return runs
 
 
-def stands_at(run: dict, table: Table, method: str, column: str | None = None) -> bool:
+def stands_at(run: dict, table: SimpleNamespace, method: str, column: str | None = None) -> bool:
     """True if the run belongs to this method and this column. All runs belong to the guess."""
     (scheme, at), where = table.methods.get(method, (run["scheme"], {})), table.columns.get(column, {"task": "", "at": {}})
     return (run["scheme"] == scheme and where["task"] in ("", run["task"])
@@ -487,7 +362,7 @@ def value_at(run: dict, column: dict, scores: pd.DataFrame, measure: str) -> flo
     return float(np.cumsum(found[measure].to_numpy(float))[-1] / len(found))  # added one by one, unlike in pandas, because bits are compared
 
 
-def measured(table: Table, runs: pd.DataFrame) -> tuple[str, dict]:
+def measured(table: SimpleNamespace, runs: pd.DataFrame) -> tuple[str, dict]:
     """The measure's name, and the numbers of the finished runs."""
     scores, numbers = lab.scores(runs), {}
     measure = MEASURES[table.measure] if table.measure else scores.measure.iloc[0] if len(scores) else runs.about.iloc[0]["measure"]
@@ -504,49 +379,36 @@ def measured(table: Table, runs: pd.DataFrame) -> tuple[str, dict]:
 
 def machine_of(device: str) -> tuple[str, str]:
     """The machine in words, and the part on which the bits depend: the processor's vectors, or the GPU."""
-    facts = json.loads(subprocess.run([lab.program(), "doctor", "--json"], capture_output=True, text=True).stdout)
-    machine, built = f"{facts['processor']['name']}, {facts['threads']['used']} threads", facts["build"]["instructions"]
-    if device != "cpu" and not facts["gpu"]["refusal"]:
-        return f"{machine}; {facts['gpu']['name']}", facts["gpu"]["name"]
-    return machine, "avx512" if "avx512f" in built else "avx2" if "avx2" in built else "plain"
+    said = subprocess.run([lab.program(), "doctor"], capture_output=True, text=True).stdout
+    facts = dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line.strip())
+    machine = f"{facts['processor'].partition(',')[0]}, {facts['threads'].split()[0]} threads"
+    if device != "cpu" and not facts["gpu"].startswith("none"):
+        gpu = facts["gpu"].partition(" (")[0]
+        return f"{machine}; {gpu}", gpu
+    return machine, next((name for name in ("avx512", "avx2") if name in facts["build"].lower().replace("-", "")), "plain")
 
 
-def trained(table: Table, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> Record:
+def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> SimpleNamespace:
     """Trains unfinished runs, and returns the record."""
-    machine, vectors = machine_of(options.device)
+    record, (machine, vectors) = blank_record(table.name, options.preset), machine_of(options.device)
     version = subprocess.run([lab.program(), "--version"], capture_output=True, text=True).stdout.strip()
-    facts = {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors}
-    record = Record(table.name, options.preset, {**facts, **({"set": options.set} if options.set else {})})
-    if runs.empty:
-        return record
-    runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
-    measure, record.numbers = measured(table, runs)
-    files = [[pathlib.Path(run.folder) / name for name in ("run.json", "results.jsonl")] for run in runs.itertuples() if run.state == "done"]
-    seconds = sum(ended.stat().st_mtime - began.stat().st_mtime for began, ended in files)
-    threads, failed = max(1, os.cpu_count() // min(options.jobs or os.cpu_count(), len(runs))), runs[runs.state != "done"]
-    print("".join(f"{run.folder}: {run.state}\n" for run in failed.itertuples()), end="", file=sys.stderr)
-    if table.reads:
-        wanted = runs.wanted.iloc[0]
-        record.facts["text"] = f"{pathlib.Path(wanted['options']['data']).name}, SHA-256 {wanted['data']}"
-    record.facts |= {"lab": shlex.join(["lab.py", *lab_words(table, options.preset, more, options.seeds)]), "seeds": str(runs.seed.nunique()),
-                     "runs": str(len(runs)), **({"failed": str(len(failed))} if len(failed) else {}), "core-seconds": f"{seconds * threads:.1f}",
-                     "digits": {"perplexity": "3", "bits per byte": "4"}.get(measure, "2"), "measure": measure}
+    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors, "set": options.set}
+    if len(runs):
+        runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
+        measure, record.numbers = measured(table, runs)
+        done, failed = [pathlib.Path(folder) for folder in runs.folder[runs.state == "done"]], runs[runs.state != "done"]
+        seconds = sum((folder / "results.jsonl").stat().st_mtime - (folder / "run.json").stat().st_mtime for folder in done)
+        threads = max(1, os.cpu_count() // min(options.jobs or os.cpu_count(), len(runs)))
+        print("".join(f"{run.folder}: {run.state}\n" for run in failed.itertuples()), end="", file=sys.stderr)
+        record.facts |= {"text": f"{pathlib.Path(more['data']).name}, SHA-256 {runs.wanted.iloc[0]['data']}" if table.reads else "",
+                         "lab": lab_words(table, options.preset, more, options.seeds), "seeds": str(runs.seed.nunique()), "runs": str(len(runs)),
+                         "failed": str(len(failed) or ""), "core-seconds": f"{seconds * threads:.1f}",
+                         "digits": {"perplexity": "3", "bits per byte": "4"}.get(measure, "2"), "measure": measure}
+    record.facts = {name: value for name, value in record.facts.items() if value}
     return record
 
 
-def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> tuple[str, int]:
-    """The output and the exit code of a table's command: arguments of `whence`, or a script of this folder with arguments. RUN, TEXT, CODE and
-    OUT/NAME stand for files."""
-    words = [places.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
-    script = words[0].endswith(".py")
-    program = [sys.executable, str(pathlib.Path(__file__).with_name(words[0])), *words[1:]] if script else [lab.program(), *words]
-    said = subprocess.run(program, stdout=subprocess.PIPE, text=True, errors="replace", env={**os.environ, "WHENCE": lab.program()})
-    return f"\n$ {shlex.join(['whence'] * (not script) + words)}\n{said.stdout}", said.returncode
-
-
-# ---- Would this program reproduce the records?
-
-def short_trainings(wanted: list[tuple[Table, Record]], jobs: int) -> list[dict[str, str]]:
+def short_trainings(wanted: list[tuple[SimpleNamespace, SimpleNamespace]], jobs: int) -> list[dict[str, str]]:
     """For each table, by "TASK SCHEME", 16 digits of the SHA-256 of weights and results after two steps of a small model. They change with everything
     that changes the numbers, and not with a comment."""
     with tempfile.TemporaryDirectory() as folder:
@@ -556,7 +418,7 @@ def short_trainings(wanted: list[tuple[Table, Record]], jobs: int) -> list[dict[
                           out=folder, short=True) if table.presets else pd.DataFrame() for table, record in wanted]
         if any(map(len, frames)):
             runs = pd.concat(frames).drop_duplicates("folder").reset_index(drop=True)
-            runs.attrs = {"out": folder, "axes": []}
+            runs.attrs = {"out": folder}
             for run in lab.train(runs, jobs=jobs, device="cpu", quiet=True).itertuples():
                 if run.state != "done":
                     raise Refused(f"a short training of {run.scheme} on {run.task}: {run.state}; one that ends required")
@@ -576,75 +438,52 @@ def staleness(papers: SimpleNamespace, records: Records, jobs: int) -> str:
     told = [(table, record) for table, record in known if table.presets and record.facts.get("vectors") == vectors]
     for (table, record), bits in zip(told, short_trainings(told, jobs)):
         more = {**lab.settings_of(record.facts.get("set", "")), **({"data": record.facts.get("text", "").partition(",")[0]} if table.reads else {})}
-        then = {name: record.facts.get(f"bits {name}", "nothing") for name in bits}
-        why = [f"bits {now} {name}; recorded {then[name]}" for name, now in sorted(bits.items()) if then[name] != now]
-        words = ["lab.py", *lab_words(table, record.preset, more, int(record.facts.get("seeds", 0)))]
-        if why or shlex.join(words) != record.facts.get("lab"):
-            stale.append(f"STALE: {table.name}, {record.preset}: " + ("\n  ".join(["short trainings give other bits:", *why]) if why
-                                                                     else "its preset has other options now"))
-    stale += [f"STALE: {name}, {preset}: there is no such table or preset now" for name, preset in records
-              if (name, preset) not in [(table.name, record.preset) for table, record in known]]
+        why = [f"\n  bits {now} {name}; recorded {then}" for name, now in sorted(bits.items()) if (then := record.facts.get(f"bits {name}")) != now]
+        if why or lab_words(table, record.preset, more, int(record.facts.get("seeds", 0))) != record.facts.get("lab"):
+            stale.append(f"STALE: {table.name}, {record.preset}: " + (f"short trainings give other bits:{''.join(why)}" if why else
+                                                                     "its preset has other options now"))
+    there = {(table.name, record.preset) for table, record in known}
+    stale += [f"STALE: {', '.join(place)}: there is no such table or preset now" for place in records if place not in there]
     other = sum(bool(table.presets) for table, _ in known) - len(told)
     return "".join(f"{each}\n" for each in stale) + f"{len(records)} results recorded, {len(stale)} that this program would not give" + (
         f", {other} of which it cannot tell: they are not of {vectors}" if other else "")
 
 
-def checked(now: Record, then: Record, rows: list[str]) -> int:
+def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str]) -> int:
     """Prints differences from a record of the same table. Returns 1 if they should be equal."""
-    said = lambda record, cell: " ".join(map(exact, record.of(*cell))) or "nothing"
+    said = lambda record, cell: " ".join(map(exact, record.numbers.get(cell, {}).values())) or "nothing"
     cells = [cell for cell in {**then.numbers, **now.numbers} if cell in now.numbers or not rows or cell[0] in rows]
     differ = [cell for cell in cells if said(now, cell) != said(then, cell)]
     for cell in differ:
         print(f"differs: {', '.join(cell)}: {said(now, cell)}; recorded: {said(then, cell)}")
     comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
-    same = f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"
-    print(f"{now.table}: " + (same if not differ else "other numbers than recorded, of the same vectors" if comparable else
-                              "recorded with other vectors or of another text: cannot be compared"))
+    print(f"{now.table}: " + ("other numbers than recorded, of the same vectors" if differ and comparable else
+                              "recorded with other vectors or of another text: cannot be compared" if differ else
+                              f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"))
     return int(bool(differ) and comparable)
 
 
-# ---- Keeping records
-
-def write_page(folder: pathlib.Path, papers: SimpleNamespace, records: Records) -> None:
-    """Writes recorded.csv in the papers' order, and README.md from it."""
-    order = [(table.name, preset) for table in papers.tables.values() for preset in table.presets or ["mini"]]
-    records = {place: records[place] for place in [*order, *records] if place in records}
-    write_records(folder / "recorded.csv", records)
-    (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
-
-
-def keep(folder: pathlib.Path, papers: SimpleNamespace, record: Record, said: str, drawn: pathlib.Path) -> None:
-    """Keeps a record. It replaces the earlier one of the same table and preset."""
-    table, name = papers.tables[record.table], f"{record.table}-{record.preset}".replace("/", "-")
-    text = f"# {table.name}: {table.what}\n\n{table.place}.\n\n{table.note}\n"
-    if table.presets:
-        text += f"\nWhy these sizes: {table.presets[record.preset]['why']}\n\n    {record.facts['lab']}\n"
-    shutil.copytree(drawn, folder / "figures" / name, dirs_exist_ok=True)
-    figures = sorted(file.name for file in drawn.iterdir() if file.suffix in (".svg", ".png", ".pdf"))
-    text += f"\n```\n{said}```\n" + "".join(f"\n![{figure}](figures/{name}/{figure})\n" for figure in figures)
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    there = read_records(folder / "recorded.csv") if (folder / "recorded.csv").exists() else {}
-    write_page(folder, papers, {**there, (record.table, record.preset): record})
-
-
-# ---- The program
-
-def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any], then: Record | None) -> int:
+def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any],
+        then: SimpleNamespace | None) -> int:
     """Trains one table, prints its results and those of its commands, then checks and keeps it. Returns the exit code."""
+    print(f"{table.name}: {table.what} ({table.place})")
+    if len(runs):
+        print(f"{len(runs)} runs, preset {options.preset}; as\n  {lab_words(table, options.preset, more, options.seeds)}")
+    print(f"{table.note} {table.presets.get(options.preset, PRESET)['why']}".strip(), flush=True)
     out = pathlib.Path(options.out) / f"{table.name}-{options.preset}"
     out.mkdir(parents=True, exist_ok=True)
-    record, kept, text, code, began = trained(table, runs, options, more), table.with_rows(options.row), "", 0, time.time()
+    record, began, codes = trained(table, runs, options, more), time.time(), []
     if table.kind == "compared":
-        text = shown(kept, record)
-        print(f"\n{text}", flush=True)
-        beside_paper(kept, record).to_csv(out / "beside_paper.csv", index=False)
-        judged(kept, record).to_csv(out / "verdicts.csv", index=False)
-    for command in table.run:
-        said, failed = run_command(command, {"RUN": runs.folder.iloc[0] if len(runs) else "", "TEXT": options.data, "CODE": options.code}, out)
-        print(said, end="", flush=True)
-        text, code = text + said, code or int(failed != 0)
-    record.facts["core-seconds"] = f"{2 * (record.seconds + (time.time() - began) * bool(table.run)):.1f}"
-    code = max(code, int("failed" in record.facts), checked(record, then, options.row) if then else 0)
+        print(f"\n{shown(table, record, options.row)}", flush=True)
+    for command in table.run:  # arguments of `whence`, a script of this folder or an example of the build, with arguments
+        files = {"RUN": runs.folder.iloc[0] if len(runs) else "", "TEXT": options.data, "CODE": options.code}
+        words = [files.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
+        beside = [sys.executable, str(pathlib.Path(__file__).with_name(words[0]))] if words[0].endswith(".py") else [
+            str(pathlib.Path(lab.program()).with_name("examples") / words[0][9:])] if words[0].startswith("examples/") else [lab.program(), words[0]]
+        words = [*beside, *words[1:]]
+        print(f"\n$ {shlex.join(words)}", flush=True)
+        codes.append(subprocess.run(words, env={**os.environ, "WHENCE": lab.program()}).returncode)
+    record.facts["core-seconds"] = f"{2 * (seconds_of(record) + (time.time() - began) * bool(table.run)):.1f}"
     if options.record and "failed" in record.facts:
         print("not recorded: runs failed")
     elif options.record:
@@ -655,62 +494,58 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
                 record.facts[f"operations {preset}"] = exact(sum(map(count, there.itertuples())))
         bits = short_trainings([(table, record)], options.jobs)[0]
         record.facts |= {f"bits {name}": bits[name] for name in sorted(bits)}
-        keep(options.record, papers, record, text, out)
-    return code
+        there = read_records(options.record / "recorded.csv") if (options.record / "recorded.csv").exists() else {}
+        write_records(options.record, papers, {**there, (record.table, record.preset): record})
+    return max([checked(record, then, options.row) if then else 0, int("failed" in record.facts or any(codes))])
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    papers, set_by_user, records = read_papers(), lab.settings_of(options.set), read_records(options.records)
+    papers, set_by_user, records, planned = read_papers(), lab.settings_of(options.set), read_records(options.records), []
     if options.seeds < 0 or options.jobs < 0:
         raise Refused(f"--seeds, --jobs: {options.seeds}, {options.jobs} given; 0 or more required")
     page = options.record / "README.md" if options.record else None
     if page and page.exists() and not page.read_text(encoding="utf-8", errors="replace").startswith(page_head().split(",")[0]):
         raise Refused(f"--record: {page} is there and is no page of records; another folder required")
     if options.list or options.stale or (page and not options.names):
-        print(listing(papers, records).rstrip() if options.list else staleness(papers, records, options.jobs) if options.stale else
-              write_page(options.record, papers, read_records(options.record / "recorded.csv")) or page)
+        print(listing(papers, records) if options.list else staleness(papers, records, options.jobs) if options.stale else
+              write_records(options.record, papers, read_records(options.record / "recorded.csv")) or page)
         return 0
-    if not options.names:
-        raise Refused("no name given; a table or figure of the papers required; --list shows them")
-    every = [table for table in papers.tables.values() if options.preset in table.presets or (table.run and not table.presets)]
-    tables = list({table.name: table for name in options.names for table in (every if name == "all" else [find_table(papers, name)])}.values())
-    then, planned, code = {name: record for (name, preset), record in records.items() if preset == options.preset}, [], 0
-    for table in tables:
+    every = [name for name, table in papers.tables.items() if options.preset in table.presets or (table.run and not table.presets)]
+    for name in dict.fromkeys(each for name in options.names for each in (every if name == "all" else [name])):
+        if name not in papers.tables:
+            near = ", ".join(each for each in papers.tables if each.startswith(name)) or "--list shows them"
+            raise Refused(f'"{name}" given; a table or figure of the papers required; {near}')
+        table, more, runs, then = papers.tables[name], set_by_user, pd.DataFrame(), records.get((name, options.preset))
         if table.kind == "not ours":
-            raise Refused(f"{table.name}: {table.what}; it cannot be run here: {table.note}")
-        if (options.check or options.recorded) and table.name not in then:
-            raise Refused(f"{table.name} at preset {options.preset} is not recorded; another table required")
-    if options.recorded:
-        for table in tables:
-            print(f"{table.name}: {table.what} ({table.place})\n{shown(table.with_rows(options.row), then[table.name])}")
-        return 0
-    if options.row and options.record:
-        raise Refused("--row: given; a table that is printed required; --record keeps whole ones")
-    for table in tables:
+            raise Refused(f"{name}: {table.what}; it cannot be run here: {table.note}")
+        if bad := [row for row in options.row if row not in table.methods]:
+            raise Refused(f'--row: "{bad[0]}" given; one of those of {name} required')
+        if (options.check or options.recorded) and not then:
+            raise Refused(f"{name} at preset {options.preset} is not recorded; another table required")
         for word, given, what in (("TEXT", options.data, "--data"), ("CODE", options.code, "--code")):
-            if not given and (table.reads == word.lower() or any(word in command.split() for command in table.run)):
-                raise Refused(f"{what}: nothing given; a file of yours required; {table.name} reads it, and the papers' texts are not ours to give")
-        more = {**set_by_user, **({"data": options.data if table.reads == "text" else options.code} if table.reads else {})}
-        runs, rows = pd.DataFrame(), table.with_rows(options.row).methods
-        if table.presets:
+            if not options.recorded and not given and (table.reads == word.lower() or any(word in command.split() for command in table.run)):
+                raise Refused(f"{what}: nothing given; a file of yours required; {name} reads it, and the papers' texts are not ours to give")
+        if table.reads:
+            more = {**more, "data": options.data if table.reads == "text" else options.code}
+        if table.presets and not options.recorded:
             runs = runs_of(table, options.preset, more, options.seeds, options.out, options.device)
-            here = [not options.row or any(stands_at(run, table, row) for row in rows) for run in runs.to_dict("records")]
+            here = [not options.row or any(stands_at(run, table, row) for row in options.row) for run in runs.to_dict("records")]
             if not any(here):
                 raise Refused(f'--row: "{options.row[0]}" given; a row of preset {options.preset} required')
             runs.drop(runs.index[np.invert(here)], inplace=True)
-            now = shlex.join(["lab.py", *lab_words(table, options.preset, more, options.seeds)])
-            if options.check and now != (recorded := then[table.name].facts.get("lab")):
-                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{recorded}'; the recorded options, seeds and "
-                              "file's name required")
-        planned.append((table, runs, more))
-    for table, runs, more in planned:
-        print(f"{table.name}: {table.what} ({table.place})")
-        if len(runs):
-            words = lab_words(table, options.preset, more, options.seeds)
-            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *words])}")
-        print(table.note, flush=True)
-        code = max(code, one(papers, table, runs, options, more, then[table.name] if options.check else None))
-    return code
+            now = lab_words(table, options.preset, more, options.seeds)
+            if options.check and now != then.facts.get("lab"):
+                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{then.facts.get('lab')}'; the recorded options, "
+                              "seeds and file's name required")
+        planned.append((table, runs, more, then))
+    if not planned or (options.row and options.record):
+        raise Refused("no name given; a table or figure of the papers required; --list shows them" if not planned else
+                      "--row: given; a table that is printed required; --record keeps whole ones")
+    if options.recorded:
+        for table, _, _, then in planned:
+            print(f"{table.name}: {table.what} ({table.place})\n{shown(table, then, options.row)}")
+        return 0
+    return max(one(papers, table, runs, options, more, then if options.check else None) for table, runs, more, then in planned)
 
 
 @outside.one_line()
@@ -729,7 +564,7 @@ def main(words: list[str] | None = None) -> int:
     add("--jobs", type=int, default=0, help="runs at the same time (the number of processors)")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", default="runs/reproduce", help="folder of all runs and results; the same command continues (runs/reproduce)")
-    add("--record", type=pathlib.Path, help="folder: keep recorded.csv, README.md and a page of each table there; without a NAME: rewrite README.md")
+    add("--record", type=pathlib.Path, help="folder: keep recorded.csv and README.md there; without a NAME: rewrite README.md")
     add("--records", default=RECORDED, metavar="FILE", help="another recorded.csv for --list, --recorded, --stale and --check")
     add("--stale", action="store_true", help="list recorded results that this program would not give, by short trainings of a minute or two")
     add("--check", action="store_true", help="fail if the numbers differ from the recorded ones; needs the same vectors of the processor")

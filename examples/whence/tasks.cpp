@@ -1,10 +1,10 @@
-// tasks: lists what can be trained on: each task's tests, guesses, the papers' model and figures, and sizes for a laptop.
+// tasks: lists what can be trained on: each task's tests, guesses, the paper's model, and sizes for a laptop.
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
-#include "examples/whence/tasks/paper_figures.h"
+#include "examples/whence/tasks/task.h"
 #include "tensor/suggest.h"
 
 namespace whence {
@@ -19,11 +19,6 @@ void print_all(const std::vector<tasks::TaskInfo>& infos) {
   std::cout << table.text() << "whence tasks NAME shows one, whence train NAME --help its options\n";
 }
 
-std::string figures_text(const std::vector<tasks::PaperFigure>& figures) {
-  const auto text = [](const tasks::PaperFigure& each) { return each.scheme + ' ' + tasks::figure_text(&each); };
-  return figures.empty() ? "-" : joined(figures, text);
-}
-
 void print_one(const tasks::TaskInfo& info) {
   const auto task = tasks::make_task(info.name);
   const TransformerOptions model = task->model();
@@ -36,14 +31,12 @@ void print_one(const tasks::TaskInfo& info) {
   std::cout << "\nguesses without a model:";
   for (const tasks::Guess& guess : task->guesses()) std::cout << " '" << guess.name << '\'';
   std::cout << '\n';
-  Table table({"test set", "what it is", "paper, " + task->metric()});
+  Table table({"test set", "what it is"});
   const std::vector<tasks::TestSet> sets = task->test_sets();
   for (std::size_t set = 0; set < sets.size(); ++set) {
     // The screen shows at most a dozen rows.
-    if (set * 12 % sets.size() < 12)
-      table.row({sets[set].name, sets[set].description, figures_text(task->paper_figures(set))});
+    if (set * 12 % sets.size() < 12) table.row({sets[set].name, sets[set].description});
   }
-  if (sets.size() > 1) table.row({to_text("average of ", sets.size()), "", figures_text(task->paper_averages())});
   std::cout << table.text();
 }
 
@@ -51,7 +44,7 @@ int run(CommandLine& line) {
   const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
   std::vector<std::string> names;
   const auto text = text_study_options();
-  line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these")
+  line.names("[TASK...]", &names, "tests, guesses and the paper's model of these")
       .example("whence tasks flip_flop", "one task");
   if (line.shows_page()) return 0;
   if (names.empty()) print_all(infos);
@@ -63,7 +56,7 @@ int run(CommandLine& line) {
   return 0;
 }
 
-const RegisterCommand registered{{"tasks", Purpose::learn, "the tasks: tests, guesses, the papers' figures", run}};
+const RegisterCommand registered{{"tasks", Purpose::learn, "the tasks: tests, guesses, the papers' models", run}};
 
 }  // namespace
 }  // namespace whence

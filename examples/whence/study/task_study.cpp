@@ -11,7 +11,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
 #include "nn/io/seal.h"
 #include "tensor/suggest.h"
@@ -44,28 +43,17 @@ Json questions_of(const SetScore& score) {
       {"wrong", score.model.wrong_by_sequence}};
 }
 
-Json json_of(const std::vector<tasks::PaperFigure>& figures) {
-  Json::List list;
-  for (const tasks::PaperFigure& figure : figures)
-    list.push_back({{"scheme", figure.scheme}, {"mean", figure.mean}, {"sd", figure.deviation}});
-  return list;
-}
-
 // Makes a row for every test set.
-Table table_of(const Task& task, const std::vector<SetScore>& scores, const std::string& scheme) {
-  Table table({"test set", "token error %", "sequence error %", "tokens", "best guess, " + task.metric(),
-      "paper, " + task.metric()});
-  for (std::size_t set = 0; set < scores.size(); ++set) {
-    const SetScore& score = scores[set];
+Table table_of(const Task& task, const std::vector<SetScore>& scores) {
+  Table table({"test set", "token error %", "sequence error %", "tokens", "best guess, " + task.metric()});
+  for (const SetScore& score : scores)
     table.row({score.set.name, fixed(score.model.token_percent(), 3), fixed(score.model.sequence_percent(), 2),
-        score.refused.empty() ? std::to_string(score.model.tokens) : "-", fixed(best_guess(task, score), 2),
-        tasks::figure_text(tasks::figure_of(task.paper_figures(set), scheme, task.model().scheme))});
-  }
+        score.refused.empty() ? std::to_string(score.model.tokens) : "-", fixed(best_guess(task, score), 2)});
   return table;
 }
 
 // Averages over the test sets that the model read, with equal weights.
-std::vector<std::string> average_of(const Task& task, const std::vector<SetScore>& scores, const std::string& scheme) {
+std::vector<std::string> average_of(const Task& task, const std::vector<SetScore>& scores) {
   double token = 0, sequence = 0, guess = 0, read = 0;
   for (const SetScore& score : scores) {
     guess += best_guess(task, score);
@@ -73,10 +61,8 @@ std::vector<std::string> average_of(const Task& task, const std::vector<SetScore
     token += score.model.token_percent(), sequence += score.model.sequence_percent(), ++read;
   }
   const bool all = static_cast<std::size_t>(read) == scores.size();
-  const std::vector<tasks::PaperFigure> figures = task.paper_averages();
   return {all ? to_text("average of ", read) : to_text("average of ", read, " of ", scores.size()),
-      fixed(token / read, 3), fixed(sequence / read, 2), "-", fixed(guess / static_cast<double>(scores.size()), 2),
-      tasks::figure_text(all ? tasks::figure_of(figures, scheme, task.model().scheme) : nullptr)};
+      fixed(token / read, 3), fixed(sequence / read, 2), "-", fixed(guess / static_cast<double>(scores.size()), 2)};
 }
 
 // Appends the numbers' bytes, least significant first.
@@ -201,11 +187,11 @@ std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
   std::vector<std::string> files = keep(scores, model, trained, training);
-  const Table all = table_of(*task_, scores, model.scheme());
+  const Table all = table_of(*task_, scores);
   Table shown(all.header());
   for (std::size_t set = 0; set < scores.size(); ++set)
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);
-  if (scores.size() > 1) shown.row(average_of(*task_, scores, model.scheme()));
+  if (scores.size() > 1) shown.row(average_of(*task_, scores));
   std::cout << shown.without_dashes().text();
   std::vector<std::string> unlearned;
   for (const SetScore& score : scores)
@@ -219,7 +205,7 @@ std::vector<std::string> TaskStudy::keep(const std::vector<SetScore>& scores, co
     const TrainingResult& trained, const TrainingOptions& training) const {
   JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
   for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
-  write_file((training.folder / "results.csv").string(), table_of(*task_, scores, model.scheme()).csv());
+  write_file((training.folder / "results.csv").string(), table_of(*task_, scores).csv());
   JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
   for (const SetScore& score : scores) questions.append(questions_of(score));
   return {"results.jsonl", "results.csv", "questions.jsonl"};
@@ -227,11 +213,9 @@ std::vector<std::string> TaskStudy::keep(const std::vector<SetScore>& scores, co
 
 Json TaskStudy::tests() const {
   Json::List sets;
-  const std::vector<tasks::TestSet> all = task_->test_sets();
-  for (std::size_t set = 0; set < all.size(); ++set)
-    sets.push_back({{"name", all[set].name}, {"paper", json_of(task_->paper_figures(set))}});
+  for (const tasks::TestSet& set : task_->test_sets()) sets.push_back({{"name", set.name}});
   return {{"measure", task_->metric().starts_with("sequence") ? "sequence_error_percent" : "token_error_percent"},
-      {"paper", json_of(task_->paper_averages())}, {"test_sets", sets}};
+      {"test_sets", sets}};
 }
 
 std::string TaskStudy::data(std::uint64_t seed) const { return data_fingerprint(*task_, seed); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "examples/whence/machine/named_models.h"
-#include "examples/whence/tasks/paper_figures.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {
@@ -70,22 +69,15 @@ class ChomskyTask final : public DrawnTask {
         .test_sequences = 512};
   }
 
-  // Token error %, for 41 ... 500 in any steps.
-  std::vector<PaperFigure> paper_averages() const override {
-    if (!as_in_the_papers()) return {};
-    std::vector<PaperFigure> figures = printed_in("dape/table2", problem_.name);
-    for (const PaperFigure& figure : printed_in("dape-v2/table7", problem_.name))
-      if (std::ranges::count(figures, figure.scheme, &PaperFigure::scheme) == 0) figures.push_back(figure);
-    return figures;
-  }
-
   std::vector<std::string> notes(std::uint64_t) const override {
     std::vector<std::string> notes{
         "the papers print accuracy, 100 - token error %, averaged over all lengths 41 to 500"};
     if (options_.test_every != 1) notes.push_back(to_text("of them one in ", options_.test_every, " is tested here"));
-    if (!as_in_the_papers())
+    // Of any steps between the tested lengths.
+    if (reading_ != problem_.default_reading.value_or(reading_) || options_.train_to != 40 ||
+        options_.test_from != 41 || options_.test_to != 500)
       notes.emplace_back(
-          "other lengths or another definition than the papers' are used here: no figures to compare with");
+          "other lengths or another definition than the papers' are used here: their figures cannot be compared");
     return notes;
   }
 
@@ -135,12 +127,6 @@ class ChomskyTask final : public DrawnTask {
   // shorter ones.
   index_t longest_sequence(std::int64_t length) const {
     return std::ssize(row({{}, "", length}, Stream(0, "chomsky.size")).inputs);
-  }
-
-  // True up to the steps between the tested lengths.
-  bool as_in_the_papers() const {
-    const bool reads_so = reading_ == problem_.default_reading.value_or(reading_);
-    return reads_so && options_.train_to == 40 && options_.test_from == 41 && options_.test_to == 500;
   }
 
   const ChomskyProblem& problem_;
@@ -210,12 +196,6 @@ const std::vector<ChomskyProblem>& chomsky_problems() {
     return problems;
   }();
   return all;
-}
-
-const ChomskyProblem& chomsky_problem(std::string_view name) {
-  for (const ChomskyProblem& problem : chomsky_problems())
-    if (problem.name == name) return problem;
-  throw InputError("Chomsky-hierarchy task: '", name, "' given; one of the fifteen required");
 }
 
 }  // namespace whence::tasks

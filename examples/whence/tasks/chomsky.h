@@ -44,6 +44,5 @@ std::vector<ChomskyProblem> context_free_problems();
 std::vector<ChomskyProblem> context_sensitive_problems();
 
 const std::vector<ChomskyProblem>& chomsky_problems();  // all fifteen
-const ChomskyProblem& chomsky_problem(std::string_view name);
 
 }  // namespace whence::tasks

@@ -10,7 +10,6 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/named_models.h"
-#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task.h"
 #include "tensor/error.h"
 
@@ -131,7 +130,6 @@ class Counting final : public DrawnTask {
   Recipe recipe() const override {  // 100 epochs of 10 000 sequences
     return {.steps = 15625, .batch = 64, .learning_rate = 7e-5, .warm_up = 0, .decay = "constant", .weight_decay = 0};
   }
-  std::vector<PaperFigure> paper_figures(std::size_t set) const override;
   std::vector<std::string> notes(std::uint64_t seed) const override;
   std::vector<std::pair<std::string, std::string>> description() const override {
     return {{"task", "counting"}, {"variables", std::to_string(options_.variables)},
@@ -177,14 +175,6 @@ class Counting final : public DrawnTask {
 
   Options options_;
 };
-
-std::vector<PaperFigure> Counting::paper_figures(std::size_t set) const {
-  const bool as_printed = options_.operations == 512 && options_.pass_weight == 50 && options_.block == 512 &&
-                          options_.training_set == 10000;
-  if (!as_printed || (set > 0 && options_.variables != 1)) return {};
-  if (set == 0) return printed_in("cope/table3", to_text(options_.variables, " var"));
-  return printed_in("cope/table4", set == 1 ? "w_pass = 100" : "w_pass = 10");
-}
 
 // Reports how many sequences of each test set the block cuts, and how often counting the rest gives a wrong answer. No
 // model can be expected to do much better.

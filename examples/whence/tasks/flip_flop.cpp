@@ -1,6 +1,5 @@
 #include "examples/whence/tasks/flip_flop.h"
 
-#include "examples/whence/tasks/paper_figures.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {
@@ -71,10 +70,6 @@ class FlipFlop final : public DrawnTask {
   }
   // Liu et al. add the warm-up and the weight decay; the CoPE paper states the rest.
   Recipe recipe() const override { return {}; }
-  std::vector<PaperFigure> paper_figures(std::size_t set) const override {
-    if (options_.length != 512 || set > 1) return {};
-    return printed_in("cope/table2-flip_flop", set == 0 ? "In-dist" : "OOD");
-  }
   std::vector<std::pair<std::string, std::string>> description() const override {
     return {{"task", "flip_flop"}, {"length", std::to_string(options_.length)}, {"targets", options_.targets}};
   }

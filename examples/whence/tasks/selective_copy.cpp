@@ -6,7 +6,6 @@
 // Tokens are uniform on the symbols, the places of the blanks a uniformly random subset.
 #include <algorithm>
 
-#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task.h"
 #include "tensor/error.h"
 
@@ -72,12 +71,6 @@ class SelectiveCopy final : public DrawnTask {
   // The paper states dims, layers, heads and steps; the batch and the rate are Mamba's.
   Recipe recipe() const override {
     return {.steps = 100000, .batch = 64, .learning_rate = 1e-4, .weight_decay = 0, .test_sequences = 10000};
-  }
-  std::vector<PaperFigure> paper_figures(std::size_t set) const override {
-    const bool as_printed = options_.tokens == 256 && options_.blanks == 256 && options_.dense_blanks == 128 &&
-                            options_.sparse_blanks == 512 && options_.symbols == 15;
-    if (!as_printed) return {};
-    return printed_in("cope/table2-selective_copy", set == 0 ? "In-dist" : set == 1 ? "OOD dense" : "OOD sparse");
   }
   std::vector<std::pair<std::string, std::string>> description() const override {
     return {{"task", "selective_copy"}, {"tokens", std::to_string(options_.tokens)},

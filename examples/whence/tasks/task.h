@@ -72,13 +72,6 @@ struct TestSet {
   std::int64_t sequences = no_end;  // its size
 };
 
-// A figure that the task's paper printed for a scheme on a test set, with the task's defaults.
-struct PaperFigure {
-  std::string scheme;  // "cope"
-  double mean;         // of the task's metric
-  double deviation;    // nan: not printed
-};
-
 // The training recipe of the task's paper, or ours if it has none: the defaults of the training options.
 struct Recipe {
   std::int64_t steps = 10000, batch = 16;
@@ -124,11 +117,6 @@ class Task {
   // Returns an answer for people; differs from text() if a model has its own outputs.
   [[nodiscard]] virtual std::string answer_text(std::int64_t token) const { return text(token); }
   [[nodiscard]] virtual Recipe recipe() const { return {}; }
-  // The paper's figures for test set number `set`. Empty if it prints none, or if the task's options differ from the
-  // paper's.
-  [[nodiscard]] virtual std::vector<PaperFigure> paper_figures(std::size_t /*set*/) const { return {}; }
-  // The same for the average over all test sets, with equal weights.
-  [[nodiscard]] virtual std::vector<PaperFigure> paper_averages() const { return {}; }
   // Further facts about the results, measured on these data: one line each.
   [[nodiscard]] virtual std::vector<std::string> notes(std::uint64_t /*seed*/) const { return {}; }
   // Returns the answer at every position, from the model's logits [b t v]. Here: the most probable token.

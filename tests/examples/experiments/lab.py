@@ -2,6 +2,7 @@
 """Tests grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
 Ends with 77 if pandas, scipy or matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
+import fcntl
 import importlib
 import io
 import json
@@ -49,14 +50,11 @@ class Grid(unittest.TestCase):
             call(*arguments, **more)
 
     def test_places(self):
-        runs = self.small(["cope", "rope"], vary={"cope.p_max": [4, 8], "lr": ["1e-3", "1e-2"]})
-        self.assertEqual(len(runs), 2 * (2 + 1) * 2)  # two lr; two CoPEs and one RoPE; two seeds
+        runs = self.small(["cope(p_max=4)", "rope"], vary={"length": [8, 16], "lr": ["1e-3", "1e-2"]}, settings={"length": 16}, equal_tokens=True)
         self.assertEqual(set(runs.folder.map(lambda each: pathlib.Path(each).relative_to(self.folder).as_posix())),
-                         {f"grid/lr={lr}/{scheme}.{seed}" for lr in ("1e-3", "1e-2") for scheme in ("cope-p_max=4", "cope-p_max=8", "rope") for seed in (0, 1)})
-        self.assertEqual(lab.with_option("window(cdape(kerple), n=3) + cdape", "cdape", "kernel", 5), "window(cdape(kerple, kernel=5), n=3) + cdape(kernel=5)")
-        self.assertEqual(lab.with_option("window(cope(), n=3)", "cope", "p_max", 4), "window(cope(p_max=4), n=3)")
-        lab.described("flip_flop", ["--scheme", lab.with_option("window(cdape(kerple), n=3)", "cdape", "kernel", 5)])
-        self.refused("no scheme has it", self.small, ["rope"], vary={"cope.p_max": [4]})
+                         {f"grid/length={length}/lr={lr}/{scheme}.{seed}" for length in (8, 16) for lr in ("1e-3", "1e-2")
+                          for scheme in ("cope-p_max=4", "rope") for seed in (0, 1)})
+        self.refused("varies a scheme's", self.small, ["cope"], vary={"cope.p_max": [4]})
         self.refused("unknown option|--stepz", self.small, ["rope"], settings={"stepz": 3})
         self.refused("did you mean", self.small, ["ropee"])
         self.refused("lab.py has --schemes", self.small, ["rope"], settings={"out": "x"})
@@ -103,10 +101,7 @@ class Grid(unittest.TestCase):
         summary = lab.summary(found)
         row = summary[(summary.task == "parity_check") & (summary.scheme == "rope")].iloc[0]
         self.assertAlmostEqual(row["mean"], of_parity.token_error_percent.mean(), 12)
-        self.assertAlmostEqual(row.standard_error, np.sqrt((of_parity.standard_error**2).sum()) / 5, 12)
         self.assertTrue(lab.differences(found).p_questions.notna().any())
-        self.assertEqual(list(lab.crossed(found, columns="scheme", rows="seed").index.names), ["task", "seed"])
-        self.refused("--rows, --columns: depth given", lab.crossed, found, rows="depth")
         self.assertIn("over_test_length_parity_check.pdf", lab.write(runs, found))
 
     def test_texts_are_compared_on_the_same_windows(self):
@@ -128,7 +123,7 @@ class Grid(unittest.TestCase):
         z = abs(each.mean()) / (each.std(ddof=1) / np.sqrt(len(each)))
         self.assertAlmostEqual(row.p_questions, lab.math.erfc(z / 2**0.5), 12)
         (pathlib.Path(runs.folder[0]) / "results.jsonl").write_text((pathlib.Path(runs.folder[0]) / "results.jsonl").read_text().splitlines()[0] + "\n")
-        self.assertIn("no results of length 16", lab.state(next(runs.itertuples())))
+        self.assertIn("no results of length ", lab.state(next(runs.itertuples())))
 
     def test_same_tokens(self):
         runs = self.small(["rope"], vary={"length": [8, 32]}, equal_tokens=True)
@@ -139,15 +134,13 @@ class Grid(unittest.TestCase):
     def test_killed_twice_is_as_if_undisturbed(self):
         settings = ["--set", " ".join(f"{name}={value}" for name, value in {**SMALL, "steps": 400}.items()), "--set", "save-every=20"]
         command = [sys.executable, SCRIPT, "flip_flop", "--schemes", "cope,rope", "--seeds", "2", "--jobs", "2", "--out", self.folder / "a", *settings]
+        (self.folder / "a").mkdir()
         for number in (signal.SIGKILL, signal.SIGINT):
+            with open(self.folder / "a/lab.lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # of a killed lab.py: its runs have ended
+                before = {each.name + each.parents[1].name for each in self.folder.glob("a/*/checkpoints/step-*")}
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            lock, before = self.folder / "a/lab.lock", None
-            while process.poll() is None:
-                saved = {each.name + each.parents[1].name for each in self.folder.glob("a/*/checkpoints/step-*")}
-                if before is None and lock.exists() and f"process {process.pid} " in lock.read_text():
-                    before = saved
-                if before is not None and saved - before:
-                    break
+            while process.poll() is None and not {each.name + each.parents[1].name for each in self.folder.glob("a/*/checkpoints/step-*")} - before:
                 time.sleep(0.02)
             process.send_signal(number)
             self.assertEqual(process.wait(), -number if number == signal.SIGKILL else 130)
@@ -170,14 +163,17 @@ class Grid(unittest.TestCase):
                    ("questions.jsonl", '{"test_set": "sparse", "graded": [1], "wrong": [1, 2]}\n'), ("results.jsonl", '{"test_set": "sparse", "token_error_percent": "x"}\n'),
                    ("run.json", "[" * 100000), ("questions.jsonl", "[" * 100000 + "\n"), ("metrics.jsonl", '{"step":"x","loss":1}\n'), ("metrics.jsonl", '{"step":1,"loss":[1]}\n'),
                    ("questions.jsonl", "\n".join(whole["questions.jsonl"].decode().split("\n")[:-2]) + "\n"),
-                   ("results.jsonl", (whole["results.jsonl"] + whole["results.jsonl"]).decode()), ("results.jsonl", None))
+                   ("results.jsonl", None))
         for name, content in damages:
             path = pathlib.Path(runs.folder[0]) / name
+            before = path.read_bytes()
             (path.write_text(content, encoding="utf-8") if content else [path.unlink(), os.mkfifo(path)])
-            self.assertTrue(lab.state(next(runs.itertuples())).startswith("damaged"), name)
-            self.assertEqual(set(lab.train(runs, quiet=True).state), {"done"})
-            self.assertEqual(bytes_of(runs.folder[0]), whole)
-        self.assertEqual(len(list((self.folder / "grid").glob("rope.0.damaged-*"))), len(damages))
+            self.assertTrue(lab.state(next(runs.itertuples())).startswith("damaged"), (name, content))
+            self.assertEqual(lab.train(runs, quiet=True).state.str.startswith("damaged").tolist(), [True, False])  # and nothing is lost
+            self.refused("--plan: .*damaged", list, lab.plan(runs))
+            path.unlink()
+            path.write_bytes(before)
+            self.assertEqual((lab.state(next(runs.itertuples())), bytes_of(runs.folder[0])), ("done", whole))
         self.refused("with steps 6; 7", lab.train, self.small(["rope"], settings={"steps": 7}), quiet=True)
 
     def test_killed_before_it_saved(self):
@@ -209,58 +205,41 @@ class Grid(unittest.TestCase):
         of_rope = found[(found.scheme == "rope") & (found.test_set == "sparse")]
         row = total[(total.scheme == "rope") & (total.test_set == "sparse")].iloc[0]
         self.assertAlmostEqual(row["mean"], of_rope.token_error_percent.mean(), 12)
-        self.assertAlmostEqual(row.standard_error, np.sqrt((of_rope.standard_error**2).sum()) / 3, 12)
         tests = lab.differences(found)
         self.assertEqual(len(tests), 3)  # one pair on three sets
-        self.assertTrue((tests.p_seeds_holm >= tests.p_seeds).all())
+        self.assertTrue(tests.p_seeds.between(0, 1).all())
         written = lab.write(runs, found)
         for name in written:
             self.assertGreater((self.folder / "grid" / name).stat().st_size, 100, name)
         self.assertEqual(len(pd.read_csv(self.folder / "grid/scores.csv")), 18)
         page = (self.folder / "grid/report.html").read_text()
-        self.assertLess(page.index("<table"), page.index("<svg"))  # the result comes first
-        self.assertLess(page.index("<svg"), page.index("<details"))
+        self.assertLess(page.index("<table"), page.index("<img"))  # the result comes first
+        self.assertLess(page.index("<img"), page.index("<details"))
         self.assertIn("whence look", page)
-        self.assertEqual(page.count("<a href='#rope.0'>"), 3)  # of each test set's cell
-        self.assertIn("<p id='rope.0'>", page)
-        (self.folder / "grid/none.0/look.html").touch()
-        lab.write(runs, found)
-        page = (self.folder / "grid/report.html").read_text()
-        self.assertEqual((page.count("<a href='none.0/look.html'>"), page.count("<a href='#rope.0'>"), page.count("#rope.1")), (3, 3, 0))
-        for form, words in (("latex", r"\toprule"), ("markdown", "| --- |"), ("html", "<b>")):
-            self.assertIn(words, lab.marked(found, form))
+        self.assertEqual({name for name in re.findall("(?:src|href)='(.*?)'", page)} - {*written}, set())
 
     def test_tables(self):
-        errors = {("rope", "easy"): (1.0, 2.0), ("rope", "hard"): (30.0, 34.0), ("a_b", "easy"): (3.0, 5.0), ("a_b", "hard"): (20.0, 20.0)}
-        found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": seed, "folder": f"{scheme}.{seed}", "test_set": test_set, "test_length": None,
+        errors = {("rope", "<easy>"): (1.0, 2.0), ("rope", "hard"): (30.0, 34.0), ("a_b", "<easy>"): (3.0, 5.0), ("a_b", "hard"): (20.0, 20.0)}
+        found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": seed, "folder": str(self.folder), "test_set": test_set, "test_length": None,
                                "token_error_percent": value, "measure": "token_error_percent", "same_for_seeds": False, "data": "one"}
                               for (scheme, test_set), values in errors.items() for seed, value in enumerate(values)])
         self.assertEqual(lab.place(found), ["task", "scheme", "test_set", "test_length"])
-        self.assertEqual(lab.marked(found, "latex").splitlines(), [
-            r"\begin{tabular}{lrr}", r"\toprule", r"scheme & easy & hard \\", r"\midrule", r"rope & \textbf{1.5 (0.71)} & 32 (2.8) \\",
-            r"a\_b & 4 (1.4) & \textbf{20 (0)} \\", r"\bottomrule", r"\end{tabular}"])
-        self.assertEqual(lab.marked(found, "markdown", rows="test-set", columns="scheme").splitlines(), [
-            "| test set | rope | a_b |", "| --- | ---: | ---: |", "| easy | **1.5 (0.71)** | 4 (1.4) |", "| hard | 32 (2.8) | **20 (0)** |"])
-        self.assertEqual(lab.crossed(found, rows="seed", columns="scheme", values="mean").loc[1].values.tolist(), [2, 34, 5, 20])
+        self.assertEqual(lab.crossed(found).values.tolist(), [["1.5 (0.71)", "32 (2.8)"], ["4 (1.4)", "20 (0)"]])
+        runs = pd.DataFrame([{"task": "t", "scheme": "rope", "seed": 0, "folder": str(self.folder), "words": [], "state": "done"}])
+        runs.attrs["out"] = str(self.folder)
+        lab.write(runs, found)
+        page = (self.folder / "report.html").read_text()
+        self.assertEqual(re.findall("<b>(.*?)</b>", page), ["1.5 (0.71)", "20 (0)"])
+        self.assertTrue("&lt;easy&gt;" in page and "<easy>" not in page)
 
     def test_what_runs_left(self):
         runs = pd.DataFrame([{"task": "t", "scheme": "cope", "lr": 0.1, "seed": 0, "folder": str(self.folder), "wanted": {"options": {"batch": 4, "accumulate": 2}}}])
-        self.assertTrue(lab.curves(runs).empty and lab.causes(runs).empty)
+        self.assertTrue(lab.curves(runs).empty)
         (self.folder / "metrics.jsonl").write_text('{"step": 3, "loss": 0.5}\n{"step": 6, "loss": 0.25, "validation_score": 1.5}\n')
-        look = {"layer": 0, "head": 0, "quantity": "position.gates", "step": 3, "entries": 10, "masked": 2, "underflow": 1}
-        lines = [look, {**look, "head": 1, "underflow": 3}, {**look, "quantity": "scores"}]
-        (self.folder / "looks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         self.assertEqual(lab.curves(runs)[["lr", "curve", "step", "sequences", "loss"]].values.tolist(),
                          [[0.1, "training", 3, 24, 0.5], [0.1, "training", 6, 48, 0.25], [0.1, "validation", 6, 48, 1.5]])
-        self.assertEqual(lab.causes(runs).to_dict("records"), [{"task": "t", "scheme": "cope", "lr": 0.1, "seed": 0, "quantity": "position.gates", "step": 3,
-                                                               "underflow": 25.0}])
         (self.folder / "metrics.jsonl").write_text('{"step": 3, "loss": 0.5}\n{"step": 6, "lo')
         self.assertTrue(lab.curves(runs).empty)
-
-    def test_holm(self):
-        # Holm 1979: 0.01 x 4, then 0.02 x 3, then 0.03 x 2, then 0.04, never falling.
-        corrected = lab.holm(pd.Series([0.02, 0.01, np.nan, 0.04, 0.03]))
-        np.testing.assert_allclose(corrected, [0.06, 0.04, np.nan, 0.06, 0.06])
 
     def test_same_questions_tell_models_apart(self):
         graded = [1] * 400
@@ -295,13 +274,13 @@ class Grid(unittest.TestCase):
                                "measure": "token_error_percent", "same_for_seeds": False, "data": "one"} for seed, value in enumerate((5.0, 95.0))])
         axis = lab.dots(found).axes[0]
         (low, _), (high, _) = axis.collections[0].get_segments()[0]
-        self.assertEqual((low, high, [line.get_marker() for line in axis.lines if len(line.get_xdata())][-2:]), (0, 100, ["<", ">"]))
+        self.assertEqual((low, high), (0, 100))
 
     def test_what_is_refused_before_anything_trains(self):
         out = self.folder / "none"
-        for words, said in ((["--sbatch", "partition=a"], "nothing, but --sbatch"), (["--slurm", ""], "an empty name"), (["--schemes", ","], "--schemes: , given"),
-                            (["--slurm", "-", "--sbatch", ","], "--sbatch: ''"), (["--rows", "nosuch"], "nosuch given"), (["--plan", "--rows", "seed"], "no effect"),
-                            (["--set", "steps='2"], "No closing quotation"), (["--set", "steps=1\x1b[31m"], "x1b[31m")):
+        for words, said in ((["--schemes", ","], "--schemes , given"), (["--seeds", "0"], "--seeds 0"), (["--plan", "--collect"], "one of --plan and --collect"),
+                            (["--set", "steps='2"], "No closing quotation"), (["--set", "steps=1\x1b[31m"], "x1b[31m"),
+                            *(([f"--{name}"], f"--{name}: given, which is no option any more; ") for name in lab.GONE)):
             with contextlib.redirect_stderr(io.StringIO()) as error, contextlib.redirect_stdout(error):
                 self.assertEqual(lab.main(["flip_flop", "--out", str(out), *words]), 2, words)
             self.assertIn(said, error.getvalue())
@@ -317,28 +296,6 @@ class Grid(unittest.TestCase):
         self.assertTrue(lab.crossed(found).to_string().replace("\n", "").isprintable())
         lab.write(runs, found)
         self.assertIn(",'=cmd|' /C calc'!A0\\x1b[31m\\u{202e},", (self.folder / "grid/scores.csv").read_text())
-        self.assertIn("Content-Security-Policy", (self.folder / "grid/report.html").read_text())
-
-    def test_one_look_for_a_scheme(self):
-        looks = lab.looks_of(["rope", "cope", "cope(p_max=4)", "alibi, dim 32", "of my own"])
-        self.assertEqual(looks["cope"], lab.looks_of(["cope"])["cope"])
-        self.assertEqual(looks["cope"]["color"], looks["cope(p_max=4)"]["color"])
-        self.assertNotEqual(looks["cope"], looks["cope(p_max=4)"])
-        self.assertEqual(len({str(look) for look in lab.looks_of(lab.KNOWN).values()}), len(lab.KNOWN))
-        plot = (SCRIPT.parents[1] / "whence/report/plot.js").read_text()  # pages of the program have the same rule
-        self.assertEqual(re.findall(r'"(\w+)"', re.search(r"const KNOWN = \[(.*?)\]", plot, re.S)[1]), lab.KNOWN)
-        css = (SCRIPT.parents[1] / "whence/report/picture.css").read_text()
-        self.assertEqual([re.findall(rf"--c{k}: (#\w+)", css)[:2] for k in range(7)], [list(each) for each in zip(lab.COLOURS, lab.BY_NIGHT)])
-
-    def test_slurm(self):
-        log = self.folder / "log"
-        script = lab.slurm([f"echo one >>{log}", f"echo two >>{log}"], "partition=gpu,time=2:00:00")
-        self.assertIn("#SBATCH --array=1-2", script)
-        self.assertIn("#SBATCH --partition=gpu", script)
-        self.refused("array and signal are the script's own", lab.slurm, ["true"], "array=3")
-        for number in "12":
-            subprocess.run(["bash", "-c", script.replace("exec ", "")], env={**os.environ, "SLURM_ARRAY_TASK_ID": number}, check=True)
-        self.assertEqual(log.read_text(), "one\ntwo\n")
 
 
 if __name__ == "__main__":

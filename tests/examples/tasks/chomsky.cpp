@@ -16,12 +16,16 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
+const ChomskyProblem& problem_of(const std::string& name) {
+  return *std::ranges::find(chomsky_problems(), name, &ChomskyProblem::name);
+}
+
 Reading reading_of(const ChomskyProblem& problem) { return problem.default_reading.value_or(Reading::source); }
 
 // Calls check(string, answer, reading) for many strings of a problem, in both readings if there are two: lengths
 // 1 ... 44, some near powers of two, and the longest one tested.
 template <class Check> void for_many(const std::string& name, Reading reading, const Check& check) {
-  const ChomskyProblem& problem = chomsky_problem(name);
+  const ChomskyProblem& problem = problem_of(name);
   std::vector<index_t> lengths(44);
   std::iota(lengths.begin(), lengths.end(), 1);
   for (const index_t length : {63, 64, 65, 127, 128, 129, 255, 256, 257, 499, 500}) lengths.push_back(length);
@@ -41,7 +45,7 @@ template <class Check> void for_many(const std::string& name, Reading reading, c
 }
 template <class Check> void for_many(const std::string& name, const Check& check) {
   for_many(name, Reading::source, check);
-  if (chomsky_problem(name).default_reading) for_many(name, Reading::paper, check);
+  if (problem_of(name).default_reading) for_many(name, Reading::paper, check);
 }
 
 // Returns the part before the end of a terminated answer. After the end there must be zeros.
@@ -54,8 +58,7 @@ Tokens before_end(const Tokens& given) {
 
 std::string characters(const std::string& problem, const Tokens& string) {
   std::string text;
-  for (const std::int64_t symbol : string)
-    text += chomsky_problem(problem).symbols.at(static_cast<std::size_t>(symbol));
+  for (const std::int64_t symbol : string) text += problem_of(problem).symbols.at(static_cast<std::size_t>(symbol));
   return text;
 }
 
@@ -199,8 +202,8 @@ TEST_CASE("chomsky: strings and answers that the data's source makes, and those 
            {"compute_sqrt", "100010", "101"}}) {
     CAPTURE(each.problem);
     CAPTURE(each.string);
-    const Reading reading = each.reading.value_or(reading_of(chomsky_problem(each.problem)));
-    CHECK(chomsky_problem(each.problem).answer(tokens(each.string), reading) == tokens(each.answer));
+    const Reading reading = each.reading.value_or(reading_of(problem_of(each.problem)));
+    CHECK(problem_of(each.problem).answer(tokens(each.string), reading) == tokens(each.answer));
   }
 }
 

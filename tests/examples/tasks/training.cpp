@@ -12,7 +12,6 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/task_study.h"
-#include "examples/whence/tasks/paper_figures.h"
 #include "nn/training/training.h"
 #include "tensor/error.h"
 #include "tests/support/programs.h"
@@ -208,18 +207,12 @@ TEST_CASE("training: the fingerprint knows other data, and only those") {
     CHECK(print_of(small, 1) != print_of(small + other, 1));
 }
 
-TEST_CASE("training: a task's model with other sizes, and figures beside schemes with options") {
+TEST_CASE("training: a task's model with other sizes") {
   const auto task = make_task("counting");
   const TransformerOptions model = small_model(*task, 0.3);
   CHECK((model.dim == 16 && model.layers == 1 && model.dropout == 0.3));
   CHECK((model.pattern_dropout == 0.3 && model.hidden_dropout == 0.3));
   CHECK(small_model(*make_task("flip_flop"), 0.3).pattern_dropout == 0.0);
-  const std::vector<PaperFigure> figures{{"cope", 4.9, 4.4}, {"dape(alibi)", 63.78, std::nan("")}};
-  std::string beside;  // "-": the paper trained none such
-  for (const char* scheme : {"cope", "cope(p_max=5)", "cope(p_max=16)", "dape(alibi)", "dape(alibi, width=8)",
-           "randomised(dape(alibi), length=64)", "dape(kerple)", "cope + rope"})
-    beside += figure_text(figure_of(figures, scheme, "cope(p_max=5)")) + "; ";
-  CHECK(beside == "4.9 (4.4); 4.9 (4.4); -; 63.78; -; 63.78; -; -; ");
 }
 
 TEST_CASE("training: scores count what the model answers, headline and guesses by the task's metric") {
