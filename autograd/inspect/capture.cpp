@@ -5,8 +5,8 @@
 
 #include "autograd/node.h"
 #include "autograd/op.h"
+#include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 

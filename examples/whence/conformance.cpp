@@ -19,7 +19,6 @@
 #include "nn/io/files.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

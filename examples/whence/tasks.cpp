@@ -5,7 +5,7 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
 #include "examples/whence/tasks/paper_figures.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {

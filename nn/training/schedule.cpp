@@ -5,7 +5,6 @@
 #include <numbers>
 
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 

@@ -15,7 +15,6 @@
 
 #include "examples/whence/cli/progress.h"
 #include "tensor/cpu/instruction_set.h"
-#include "tensor/cpu/system.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"

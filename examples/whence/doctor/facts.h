@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/device/facts.h"
+#include "tensor/device/device_runtime.h"
 
 namespace whence {
 

@@ -6,7 +6,6 @@
 #include "examples/whence/doctor/facts.h"
 #include "examples/whence/machine/placement.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

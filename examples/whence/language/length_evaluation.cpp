@@ -9,7 +9,7 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/progress.h"
 #include "nn/io/files.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence::language {
 namespace {

@@ -11,7 +11,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
 #include "tensor/error.h"
 
 namespace whence::language {

@@ -5,7 +5,6 @@
 #include "examples/whence/cli/json.h"
 #include "examples/whence/language/bpe.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
 
 namespace whence::language {
 namespace {

@@ -6,9 +6,8 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

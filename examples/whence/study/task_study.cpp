@@ -13,8 +13,7 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "examples/whence/tasks/task.h"
 #include "nn/attention/attention.h"
-#include "nn/layers/embedding.h"
+#include "nn/layers/layers.h"
 
 namespace whence::tasks {
 

@@ -9,7 +9,6 @@
 #include "examples/whence/language/gpt2_text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
 #include "tensor/random.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
