@@ -194,11 +194,11 @@ struct StripOf {
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site site = Site::current());
 // The sum instead of the mean. On a GPU nothing waits for the targets, so it can be recorded
-// (tensor/device/recorded_step.h) before they are known.
+// (tensor/device/device_runtime.h) before they are known.
 [[nodiscard]] Tensor cross_entropy_sum(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site site = Site::current());
 
-// ---- Fused: a GPU runs in fewer kernels what layers compute by several ops (nn/layers/mlp.h, nn/attention/attention.h) ----
+// ---- Fused: a GPU runs in fewer kernels what layers compute by several ops (nn/layers/layers.h, nn/attention/attention.h) ----
 
 // linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out): x [... in], weight_in [m in], weight_out [out m],
 // bias_in [m], bias_out [out], which may be undefined -> [... out].

@@ -5,7 +5,7 @@
 #include "autograd/backward.h"
 #include "autograd/check/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/decoding.h"
 #include "tensor/random.h"
 

@@ -8,7 +8,7 @@
 #include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "tensor/backend.h"
-#include "tensor/device/recorded_step.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/tiles/operands.h"

@@ -1,4 +1,13 @@
-// Positional schemes made from text: nn/scheme_grammar.h has the grammar, nn/scheme_registry.h the known schemes.
+// Positional schemes made from text; nn/scheme_registry.h has the known schemes. Programs, checkpoints and reports write
+// schemes in one grammar:
+//
+//   schemes  = scheme { "+" scheme }
+//   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      a scheme inside is the base of the outer one
+//   option   = key "=" value                                               a value may be numbers: "1:1.5:4"
+//
+// Schemes may be nested at most 8 deep.
+//   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"
+//   "none"
 #pragma once
 
 #include <map>
@@ -8,7 +17,6 @@
 #include <vector>
 
 #include "nn/attention/stages.h"
-#include "nn/scheme_grammar.h"
 #include "nn/scheme_registry.h"
 
 namespace whence {
@@ -21,10 +29,42 @@ struct SchemeSizes {
   index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: the same number
   index_t head_dim() const { return dim / heads; }
   index_t key_heads() const { return kv_heads ? kv_heads : heads; }
-  // Throws InputError, in the name of `what`, unless dim is a multiple of heads, and heads one of key_heads().
   // Throws InputError, prefixed by `what`, unless dim is a multiple of heads, and heads of key_heads().
   void require_whole(const char* what) const;
 };
+
+// One scheme of a parsed text, with every option that was given.
+class SchemeSpec {
+ public:
+  const SchemeInfo& info() const { return *info_; }
+  const SchemeSpec* base() const { return base_.empty() ? nullptr : &base_[0]; }
+  const std::map<std::string, std::string>& given() const { return given_; }
+  std::string text() const;        // canonical: registered name, base, given options in registered order
+  bool shared() const;             // true if one instance serves all layers
+  const SchemeSpec& part() const;  // itself, or the scheme inside layers(S)
+  bool takes_part(const SchemeSizes& sizes) const;  // true if it runs in the layer of these sizes
+  // Throws InputError if an option does not fit the sizes (rope with an odd head size, for example).
+  [[nodiscard]] std::unique_ptr<PositionalScheme> make(const SchemeSizes& sizes) const;
+
+ private:
+  friend class SchemeParser;
+  const SchemeInfo* info_ = nullptr;
+  std::vector<SchemeSpec> base_;  // none or one
+  std::map<std::string, std::string> given_;
+};
+
+inline constexpr int deepest_scheme = 8;
+
+// Throws InputError with the position in the text, what was expected, and the nearest name for an unknown one. Refuses
+// the same scheme twice (unless each is in other layers), `none` in a sum, and more than `deepest_scheme` nested
+// schemes.
+std::vector<SchemeSpec> parse_schemes(const std::string& text);
+std::string canonical_text(const std::vector<SchemeSpec>& specs);
+
+// Returns NaN unless the text is a number.
+double number_in(const std::string& text);
+// Returns each number of "1:1.5:4", NaN for a part that is no number.
+std::vector<double> numbers_in(const std::string& text);
 
 // A scheme's options, checked: every registered option has its given or its default value. Reading an option that is
 // not registered throws Error.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {

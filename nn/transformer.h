@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "nn/attention/attention.h"
-#include "nn/layers/embedding.h"
-#include "nn/layers/init_policies.h"
-#include "nn/layers/mlp.h"
-#include "nn/layers/norm.h"
+#include "nn/layers/init.h"
+#include "nn/layers/layers.h"
 
 namespace whence {
 
@@ -23,7 +21,7 @@ struct TransformerOptions {
   index_t outputs = 0;  // numbers per token; 0: the vocabulary
   index_t length = 0;   // the longest training sequence, in tokens; this, vocabulary and the next line: 1 or more
   index_t dim = 256, layers = 4, heads = 4;
-  index_t kv_heads = 0;  // heads of keys and values, a divisor of heads (nn/attention/key_heads.h); 0: the same number
+  index_t kv_heads = 0;  // heads of keys and values, a divisor of heads (nn/attention/heads.h); 0: the same number
   index_t key_heads() const { return kv_heads ? kv_heads : heads; }
   index_t hidden = 0;  // channels inside the MLP; 0: 4 dim
   Activation activation = Activation::gelu;

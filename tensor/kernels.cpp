@@ -1,14 +1,56 @@
-// The choice of kernels, and those that only call others.
+// The backends and the choice of kernels; and kernels that only call others, such as fused ones. A GPU has better ones
+// (cuda/kernels/matmul.cu, copy.cu).
 #include "tensor/kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "tensor/adam.h"
 #include "tensor/backend.h"
-#include "tensor/index_check.h"
 #include "tensor/raw.h"
 
 namespace whence {
+namespace {
+
+class SystemMemory final : public Memory {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (void* const block = std::aligned_alloc(64, (bytes + 63) / 64 * 64)) return block;
+    throw OutOfMemory(error_at_call_site("allocate", to_text(bytes_text(bytes), " asked for; the system has no more")),
+        {.asked = bytes});
+  }
+  void deallocate(void* block, std::size_t) noexcept override { std::free(block); }
+  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy_from_cpu(const void* from, void* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+};
+
+using Find = Backend (*)(Device);
+
+Backend core_backend(Device) {
+  static SystemMemory& memory = *new SystemMemory;  // never destroyed: tensors in static storage may be freed later
+  static Kernels kernels;
+  return {&kernels, &memory};
+}
+
+Find& found_by(Device::Kind kind) {
+  static Find finds[3] = {core_backend, nullptr, nullptr};
+  return finds[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+RegisteredBackend::RegisteredBackend(Device::Kind kind, Backend (*find)(Device)) { found_by(kind) = find; }
+
+Backend backend_of(Device device) {
+  if (device.kind == Device::Kind::cuda && device.index != 0)
+    fail("device", to_string(device), " given; this version runs on one GPU, cuda:0");
+  const Find find = found_by(device.kind);
+  const Backend backend = find ? find(device) : Backend{};
+  if (!backend.kernels)
+    fail("device", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu");
+  return backend;
+}
 
 Kernels& kernels(Device device) { return *backend_of(device).kernels; }
 Kernels& kernels(const Tensor& x) {
@@ -48,6 +90,28 @@ void Kernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& ou
 
 void Kernels::clip_scale(const Tensor& total, const Tensor& controls) {
   clip_to_norm(std::sqrt(*total.data<double>()), controls.data<double>());
+}
+
+// ---- Fused kernels as their parts, one after another.
+
+void Kernels::matmul_gelu(
+    const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
+  matmul(a, b, bias, 1, before);
+  unary(functions::Gelu{}, {}, before, out);
+}
+
+Tensor Kernels::matmul_beside(const Tensor&, std::span<const Tensor>, std::span<const Tensor>) { return {}; }
+
+void Kernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to) {
+  for (std::size_t k = 0; k < from.size(); ++k) copy(from[k], to[k]);
+}
+
+void Kernels::matmul_gelu_backward(
+    const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
+  const Tensor dy = Tensor::like(out);
+  matmul(a, b, nullptr, 1, dy);
+  unary_backward(functions::Gelu{}, {}, before, dy, out);
+  if (sums.defined()) reduce(Reduction::sum, out, sums.view({1, out.size(1)}, {out.size(1), 1}));
 }
 
 }  // namespace whence

@@ -1,5 +1,5 @@
 // The kernels of a device. Their bodies in tensor/kernels/ are the CPU's, for any dtype, duals included; a device whose
-// memory is not the CPU's overrides all. Those of tiles are in tensor/device/joined_kernels.h.
+// memory is not the CPU's overrides all. Those of GPUs alone are in tensor/device/gpu_kernels.h.
 // Callers are raw.h, the ops in autograd/ops/, optimiser and initialisation. They have checked shapes, dtypes and
 // devices and made the outputs: kernels only compute. Every result is the same for any number of threads. An override
 // may rely on the layouts stated below.
@@ -7,23 +7,38 @@
 
 #include <span>
 
-#include "tensor/layout.h"
+#include "tensor/error.h"
 #include "tensor/pointwise.h"
+#include "tensor/tensor.h"
 
 namespace whence {
 
 struct AdamEntry;
 struct AdamStep;
 struct Convolution;
-struct IndexCheck;
 struct Band;
 struct Steps;
 struct Stream;
 
+// A range that indices must be in, and the Error about an index outside it.
+struct IndexCheck {
+  const char* op;
+  const char* argument;
+  index_t count;  // allowed: [0, count),
+  index_t also;   // or this number, if it is negative
+
+  WHENCE_HD bool allows(index_t value) const { return (value >= 0 && value < count) || (also < 0 && value == also); }
+};
+
+// Throws "take_rows: index at [1,0] is 5; a value in [0, 5) required", for that element of an index of this shape.
+[[noreturn]] void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t element, index_t value);
+
 enum class Reduction : unsigned char { sum, maximum };
 
-class Kernels : public MatrixLayout {
+class Kernels {
  public:
+  virtual ~Kernels() = default;
+
   // Any strides on both sides; dtypes may differ (one rounding).
   virtual void fill(const Tensor& out, double value);
   virtual void copy(const Tensor& from, const Tensor& to);
@@ -90,7 +105,7 @@ class Kernels : public MatrixLayout {
   virtual void gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y);
   // The adjoint: y[..., n, ...] = sum over j with index[..., j, ...] = n of x[..., j, ...], rounded once.
   virtual void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y);
-  // y_j = (1-w) t[a] + w t[c] for p_j in position [... m], t a row of table [... n]; a, c and w as in tensor/lerp.h.
+  // y_j = (1-w) t[a] + w t[c] for p_j in position [... m], t a row of table [... n]; a, c and w as in tensor/lookup.h.
   // position and dposition may be f32 where the others are of 16 bits.
   virtual void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y);
   // dt[a] += (1-w) dy_j,  dt[c] += w dy_j,  dp_j = (t[c] - t[a]) dy_j
@@ -126,7 +141,7 @@ class Kernels : public MatrixLayout {
   // the norm is not finite.
   virtual void clip_scale(const Tensor& total, const Tensor& controls);
 
-  // Fused kernels, whose bodies here run their parts one after another (tensor/fused_kernels.cpp).
+  // Fused kernels, whose bodies here run their parts one after another.
 
   // Copies from[k] into to[k], for each k.
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
@@ -151,6 +166,15 @@ class Kernels : public MatrixLayout {
 
   // out [m n] = a [m k] b [k n], contiguous, sums [m] = the sums of a's rows: the gradients of a layer's weight and bias.
   virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
+
+  // ---- The layouts that a device prefers for products. The CPU has no preference.
+  // Returns a new matrix [rows, width] with x's dtype and device, numbers unspecified. It is contiguous, or a view of
+  // wider rows. Then the kernel that writes it, a product or cross-entropy's backward, writes zeros between its rows.
+  virtual Tensor product_rows(const Tensor& x, index_t rows, index_t width) { return Tensor::like(x, {rows, width}); }
+  // True for a transposed view whose gradient should be made with the strides of x, so that nothing is copied.
+  virtual bool is_transposed_view(const Tensor&) { return false; }
+  // True if each product would copy these matrices first.
+  virtual bool is_copied_by_products(const Tensor&) { return false; }
 };
 
 Kernels& kernels(Device device);    // throws Error if this build has no such device

@@ -10,7 +10,6 @@
 #include "tensor/device.h"
 #include "tensor/dual.h"
 #include "tensor/exponential.h"
-#include "tensor/wrapped_number.h"
 
 namespace whence::math {
 
@@ -51,17 +50,6 @@ WHENCE_HD inline float exp(float x) {
 #endif
 }
 
-// 1 / (1 + e^-x); exactly 1 from x = 17.4 on in float, 37 in double.
-template <class T> WHENCE_HD inline T sigmoid(T x) {
-  return T(1) / (T(1) + math::exp(-x));  // qualified: a Dual would find whence::exp as well
-}
-
-// Uses the derivative y (1 - y): through e^-x the tangent would be 0 * inf where e^-x overflows.
-WHENCE_HD inline Dual sigmoid(Dual x) {
-  const double y = sigmoid(x.value);
-  return {y, y * (1 - y) * x.tangent};
-}
-
 WHENCE_HD inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
   return ::tanhf(x);
@@ -76,6 +64,35 @@ WHENCE_HD inline float tanh(float x) {
   const float near = p * z * size + size, far = 1.0f - 2.0f / (1.0f + exp(2.0f * size));
   return std::copysign(size < 0.625f ? near : far, x);
 #endif
+}
+
+// Functions of a number that wraps another, as the emulator's do: each is applied to the wrapped number.
+template <class N>
+concept WrappedNumber = requires { typename N::plain_number; };
+// clang-format off
+template <WrappedNumber N> N abs(N x) { return x.simple([](auto v) { return std::abs(v); }); }
+template <WrappedNumber N> N ceil(N x) { return x.simple([](auto v) { return std::ceil(v); }); }
+template <WrappedNumber N> N floor(N x) { return x.simple([](auto v) { return std::floor(v); }); }
+template <WrappedNumber N> bool isfinite(N x) { return x.simple([](auto v) { return std::isfinite(v); }); }
+template <WrappedNumber N> N cos(N x) { return x.special([](auto v) { return std::cos(v); }); }
+template <WrappedNumber N> N erf(N x) { return x.special([](auto v) { return std::erf(v); }); }
+template <WrappedNumber N> N log(N x) { return x.special([](auto v) { return std::log(v); }); }
+template <WrappedNumber N> N log1p(N x) { return x.special([](auto v) { return std::log1p(v); }); }
+template <WrappedNumber N> N sin(N x) { return x.special([](auto v) { return std::sin(v); }); }
+template <WrappedNumber N> N sqrt(N x) { return x.special([](auto v) { return std::sqrt(v); }); }
+template <WrappedNumber N> N exp(N x) { return x.special([](auto v) { return math::exp(v); }); }
+template <WrappedNumber N> N tanh(N x) { return x.special([](auto v) { return math::tanh(v); }); }
+// clang-format on
+
+// 1 / (1 + e^-x); exactly 1 from x = 17.4 on in float, 37 in double.
+template <class T> WHENCE_HD inline T sigmoid(T x) {
+  return T(1) / (T(1) + math::exp(-x));  // qualified: a Dual would find whence::exp as well
+}
+
+// Uses the derivative y (1 - y): through e^-x the tangent would be 0 * inf where e^-x overflows.
+WHENCE_HD inline Dual sigmoid(Dual x) {
+  const double y = sigmoid(x.value);
+  return {y, y * (1 - y) * x.tangent};
 }
 
 }  // namespace whence::math

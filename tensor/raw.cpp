@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/merged_axes.h"
+#include "tensor/shape.h"
 
 namespace whence::raw {
 namespace {

@@ -25,11 +25,11 @@ namespace whence::raw {
 // Fills in the -1. Throws Error if the numbers of elements differ.
 Shape resolve_reshape(const Shape& from, const Shape& to);
 
-// rows_of returns x [... c] as [rows, c]: contiguous, or as MatrixLayout::product_rows() made them. like_rows returns a
+// rows_of returns x [... c] as [rows, c]: contiguous, or as Kernels::product_rows() made them. like_rows returns a
 // new matrix with the strides of `rows`.
 [[nodiscard]] Tensor rows_of(const Tensor& x);
 [[nodiscard]] Tensor like_rows(const Tensor& rows);
-// True for a view of the wider rows that MatrixLayout::product_rows() may make.
+// True for a view of the wider rows that Kernels::product_rows() may make.
 [[nodiscard]] bool has_zeros_between_rows(const Tensor& rows);
 
 [[nodiscard]] Tensor contiguous(const Tensor& x);  // x itself when it already is

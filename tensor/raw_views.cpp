@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "tensor/backend.h"
-#include "tensor/merged_axes.h"
 #include "tensor/raw.h"
+#include "tensor/shape.h"
 
 namespace whence::raw {
 namespace {
@@ -11,10 +11,9 @@ namespace {
 // Sets the strides that read x's storage as `shape` (same number of elements); returns false if there are none. Each
 // axis of x, once merged, must be a whole group of new axes.
 bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
-  const Axes<1> from = merged<1>(x.shape(), {x.strides()});
+  const MergedAxes<1> from = merged<1>(x.shape(), {x.strides()});
   int axis = from.shape.rank() - 1;
-  index_t left = from.shape[axis], step = from.strides[0][axis];  // elements left of that axis, each `step` from the
-                                                                  // next
+  index_t left = from.shape[axis], step = from.strides[0][axis];  // elements left of that axis, `step` apart
   for (int to = shape.rank() - 1; to >= 0; --to) {
     if (left == 1 && axis > 0) --axis, left = from.shape[axis], step = from.strides[0][axis];
     strides[to] = step;

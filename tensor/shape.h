@@ -2,9 +2,11 @@
 // value. All indices are 64 bit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -116,6 +118,40 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
 // Returns `axis` in [-rank, rank) as an axis in [0, rank). Throws Error naming `op` otherwise.
 int normal_axis(const char* op, int axis, int rank);
+
+// ---- Merged axes, which every operand steps through evenly: contiguous or broadcast operands end up with one or two.
+
+// One shape, and how each of N operands steps through it.
+template <std::size_t N> struct MergedAxes {
+  Shape shape;
+  std::array<Strides, N> strides;
+};
+
+// Returns the same elements in the same order. Axes of extent 1 are dropped. Two neighbouring axes become one if each
+// operand's outer stride equals the inner stride times the inner extent.
+template <std::size_t N> MergedAxes<N> merged(const Shape& shape, const std::array<Strides, N>& strides) {
+  MergedAxes<N> result;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == 1) continue;
+    bool even = result.shape.rank() > 0;
+    for (std::size_t k = 0; k < N; ++k) even = even && result.strides[k][-1] == strides[k][axis] * shape[axis];
+    if (even) {
+      result.shape[-1] *= shape[axis];
+    } else {
+      result.shape.push_back(shape[axis]);
+      for (Strides& to : result.strides) to.push_back(0);
+    }
+    for (std::size_t k = 0; k < N; ++k) result.strides[k][-1] = strides[k][axis];
+  }
+  return result;
+}
+
+// Returns the step from each element to the next, 0 for a single one; nothing if there is more than one step.
+inline std::optional<index_t> even_step(const Shape& shape, const Strides& strides) {
+  const MergedAxes<1> axes = merged<1>(shape, {strides});
+  if (axes.shape.rank() > 1) return std::nullopt;
+  return axes.shape.rank() == 0 ? 0 : axes.strides[0][0];
+}
 
 std::string to_string(const Shape& shape);  // "[2,3,4]"
 std::ostream& operator<<(std::ostream& out, const Shape& shape);

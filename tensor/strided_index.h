@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "tensor/divisor.h"
-#include "tensor/merged_axes.h"
+#include "tensor/shape.h"
 
 namespace whence {
 
@@ -21,7 +21,7 @@ template <int N> class StridedIndex {
 
   StridedIndex() = default;  // of one element
   StridedIndex(const Shape& shape, const std::array<Strides, N>& strides) : count_(numel(shape)) {
-    const Axes<N> axes = merged(shape, strides);
+    const MergedAxes<N> axes = merged(shape, strides);
     for (int axis = axes.shape.rank() - 1; axis >= 0; --axis, ++rank_) {
       extent_[rank_] = Divisor(axes.shape[axis], 0);
       for (int k = 0; k < N; ++k) step_[rank_].of[k] = axes.strides[static_cast<std::size_t>(k)][axis];

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tensor/dtype.h"
-#include "tensor/ref.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "autograd/op.h"
+#include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -1,7 +1,7 @@
 // Index tensors are made contiguous i64, and checked to be in range, before an op uses them.
 #pragma once
 
-#include "tensor/index_check.h"
+#include "tensor/kernels.h"
 #include "tensor/raw.h"
 
 namespace whence::detail {

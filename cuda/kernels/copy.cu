@@ -254,7 +254,7 @@ void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor>
   bool done = from.empty();
   if (!done && std::ranges::all_of(from, as_first) && std::ranges::all_of(to, as_first))
     visit(to[0].dtype(), [&]<class T>(Type<T>) { done = move_rows<T, gpu::pack_size<T>, 8>(from, to); });
-  if (!done) JoinedKernels::copy_all(from, to);
+  if (!done) Kernels::copy_all(from, to);
 }
 
 void CudaKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) {

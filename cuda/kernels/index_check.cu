@@ -1,6 +1,6 @@
 // Checks indices on the device, so that nothing waits and a graph can be captured: a wrong index becomes 0, and is
 // recorded for the next copy of numbers to the CPU.
-#include "tensor/index_check.h"
+#include "tensor/kernels.h"
 
 #include <array>
 #include <map>

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "tensor/adam.h"
-#include "tensor/device/joined_kernels.h"
+#include "tensor/device/gpu_kernels.h"
 
 namespace whence {
 
-class CudaKernels : public JoinedKernels {
+class CudaKernels : public GpuKernels {
  public:
   void fill(const Tensor& out, double value) override;
   void copy(const Tensor& from, const Tensor& to) override;

@@ -5,7 +5,7 @@
 #include "cuda/vocabulary/rows.h"
 #include "tensor/divisor.h"
 #include "tensor/launch.h"
-#include "tensor/lerp.h"
+#include "tensor/lookup.h"
 
 namespace whence {
 namespace gpu {

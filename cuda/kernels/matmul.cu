@@ -7,8 +7,8 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
 #include "tensor/device/product_layout.h"
-#include "tensor/merged_axes.h"
 #include "tensor/raw.h"
+#include "tensor/shape.h"
 
 namespace whence {
 namespace {
@@ -107,7 +107,7 @@ void CudaKernels::matmul_gelu(
   const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
   const bool fits = size_of(out.dtype()) == 2 && (!bias || bias->is_contiguous());
   if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
-  JoinedKernels::matmul_gelu(a, b, bias, before, out);
+  Kernels::matmul_gelu(a, b, bias, before, out);
 }
 
 Tensor CudaKernels::matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias) {
@@ -125,7 +125,7 @@ void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor
 
 void CudaKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
-  if (!sums.defined() || out.numel() == 0) return JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
+  if (!sums.defined() || out.numel() == 0) return Kernels::matmul_gelu_backward(a, b, before, out, sums);
   matmul(a, b, nullptr, 1, out);
   gpu::gelu_backward(before, out, sums);
 }

@@ -5,8 +5,8 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/rows.h"
-#include "tensor/merged_axes.h"
 #include "tensor/raw.h"
+#include "tensor/shape.h"
 #include "tensor/strided_index.h"
 
 namespace whence::gpu {
@@ -153,7 +153,7 @@ template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int 
 template <class In, class T>
 void reduce_groups(CudaKernels& kernels, Join join, const Tensor& x, const Strides& kept, const Tensor& out) {
   using C = compute_t<T>;
-  const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
+  const MergedAxes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
   const Tensor from = x.view(groups.shape, groups.strides[0]);
   int axis = -1, left = 0;
   for (int i = 0; i < from.rank(); ++i)

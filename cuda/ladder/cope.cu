@@ -5,7 +5,7 @@
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
-#include "tensor/lerp.h"
+#include "tensor/lookup.h"
 #include "tensor/random.h"
 
 namespace whence::gpu::ladder {

@@ -27,7 +27,7 @@ class DualKernels final : public CudaKernels {
   // A Result is an argument that the kernel writes.
   template <class K, class... P, class... A> void run(void (K::*kernel)(P...), const A&... given) {
     const auto with = [&](const auto&... here) {
-      (static_cast<K&>(joined_kernels(Device::cpu())).*kernel)(here...);
+      (static_cast<K&>(kernels(Device::cpu())).*kernel)(here...);
       (write(here, given), ...);
     };
     with(on_cpu(given)...);
@@ -38,7 +38,6 @@ class DualKernels final : public CudaKernels {
   }
   using T = Tensor;
   using K = Kernels;
-  using J = JoinedKernels;
 
   void unary(Unary f, UnaryAttributes p, const T& x, const T& y) override { run(&K::unary, f, p, x, Result{y}); }
   void unary_backward(Unary f, UnaryAttributes p, const T& saved, const T& dy, const T& dx) override {

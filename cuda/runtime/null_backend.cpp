@@ -1,4 +1,4 @@
-// Definitions for a build without CUDA. tensor/backend.cpp reports that there is no such device.
+// Definitions for a build without CUDA. tensor/kernels.cpp reports that there is no such device.
 #include "cuda/runtime/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/ranks/ranks.h"

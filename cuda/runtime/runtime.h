@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/device/facts.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/shape.h"
 
 struct CUstream_st;

@@ -1,7 +1,7 @@
 // A scheme of your own: a bias that falls with the distance and levels off.
 //   A_ij = S_ij - c_h softsign(r_h |i - j|),   c_h >= 0 and r_h >= 0 learned, each for a head
 #include "autograd/ops.h"
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 
 using namespace whence;
 

@@ -17,7 +17,6 @@
 #include "nn/io/files.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -12,7 +12,6 @@
 #include "examples/whence/verify/probe_run.h"
 #include "nn/attention/plan.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -9,7 +9,7 @@
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/scheme.h"
 #include "nn/transformer.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {

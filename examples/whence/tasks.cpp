@@ -5,7 +5,6 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
 #include "examples/whence/tasks/task.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -21,7 +21,6 @@
 #include "nn/io/files.h"
 #include "nn/training/training.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

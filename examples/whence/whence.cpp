@@ -10,7 +10,6 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/commit.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/layer_input.h"
+#include "nn/attention/heads.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -1,5 +1,5 @@
 // Multi-head self-attention, softmax(q k' / sqrt(d)) v for each head (Vaswani et al. 2017, Eq. 1), with positional
-// schemes in its stages. Heads of queries may share keys and values (nn/attention/key_heads.h).
+// schemes in its stages. Heads of queries may share keys and values (nn/attention/heads.h).
 #pragma once
 
 #include <memory>
@@ -8,8 +8,7 @@
 
 #include "autograd/ops.h"
 #include "nn/attention/attend.h"
-#include "nn/layers/dropout.h"
-#include "nn/layers/linear.h"
+#include "nn/layers/layers.h"
 #include "nn/scheme.h"
 
 namespace whence {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "nn/attention/attend.h"
-#include "nn/attention/key_heads.h"
+#include "nn/attention/heads.h"
 
 namespace whence {
 

@@ -3,7 +3,6 @@
 #include "autograd/observer.h"
 #include "autograd/recording.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -1,7 +1,7 @@
 // PositionalScheme: the stages of attention that a scheme takes part in, and the data that it sees there.
 //
 // Attention runs, in this order (schemes in list order within a stage). Letters: h heads of queries, g heads of keys and
-// values (nn/attention/key_heads.h).
+// values (nn/attention/heads.h).
 //   1 embed      tokens, once before block 0                [b t c]
 //   2 rotate     queries and keys                           [b h t d], [b g t d]
 //   3 score      replaces q.k / sqrt(d)                     [b h i j]

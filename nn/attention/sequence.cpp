@@ -112,30 +112,20 @@ bool same_numbers(const Tensor& x, const Tensor& y) {
          std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
-// A constant sent to a device: equal numbers are sent once for all layers.
-struct ConstantThere {
-  Tensor constant;  // on the CPU, contiguous
-  Device device;
+// The inputs of a constant sent to a device, or of a table by distance: equal inputs give equal values, made once for
+// all layers.
+struct MadeOf {
+  Tensor numbers;  // on the CPU, contiguous
+  Device device = {};
+  std::string function = {};  // of a table, as the next two
+  bool causal = false;
+  DType dtype = {};
 
-  friend bool operator==(const ConstantThere& a, const ConstantThere& b) {
-    const Tensor &x = a.constant, &y = b.constant;
-    return a.device == b.device && same_numbers(x, y);
+  friend bool operator==(const MadeOf& a, const MadeOf& b) {
+    return a.device == b.device && a.function == b.function && a.causal == b.causal && a.dtype == b.dtype &&
+           same_numbers(a.numbers, b.numbers);
   }
-  friend std::uint64_t writes(const ConstantThere& of) { return writes(of.constant); }
-};
-
-// The inputs of a table: equal inputs give equal tables.
-struct TableOf {
-  std::string function;
-  Tensor distances;  // on the CPU, contiguous
-  bool causal;
-  DType dtype;
-
-  friend bool operator==(const TableOf& a, const TableOf& b) {
-    return a.function == b.function && a.causal == b.causal && a.dtype == b.dtype &&
-           same_numbers(a.distances, b.distances);
-  }
-  friend std::uint64_t writes(const TableOf& of) { return writes(of.distances); }
+  friend std::uint64_t writes(const MadeOf& of) { return writes(of.numbers); }
 };
 
 }  // namespace
@@ -144,11 +134,11 @@ struct TableOf {
 struct SequenceCache {
   // The keys hold tensors, and so keep their identities alive.
   LruCache<Visibility, Tensor> masks;
-  LruCache<ConstantThere, Tensor, 64> constants;  // more than one pass has, because a recorded pass reads them again
+  LruCache<MadeOf, Tensor, 64> constants;  // more than one pass has, because a recorded pass reads them again
 };
 
 struct TableCache {
-  LruCache<TableOf, Tensor, 4> all;
+  LruCache<MadeOf, Tensor, 4> all;
 };
 
 bool operator==(const Visibility& a, const Visibility& b) {
@@ -233,7 +223,7 @@ Tensor Sequence::kept_once(const Tensor& constant) const {
 
 Tensor Sequence::table_once(
     const std::string& function, const Tensor& distances, DType dtype, const std::function<Tensor()>& make) const {
-  return on_device(tables->all.get({function, raw::contiguous(distances), causal, dtype}, make));
+  return on_device(tables->all.get({raw::contiguous(distances), {}, function, causal, dtype}, make));
 }
 
 }  // namespace whence

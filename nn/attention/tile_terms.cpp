@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -77,6 +78,20 @@ void TileTerms::scale_queries(const Tensor& factor) {
 
 void TileTerms::refuse(std::string reason) {
   if (refused.empty()) refused = std::move(reason);
+}
+
+Tensor ReadsByDistance::bias(const AttendContext& context) const {
+  const Distances distances = distances_of(context);
+  return probe("bias", distances.read(table(distances.values, context).value()));
+}
+
+void ReadsByDistance::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
+  const Distances* const distances = terms.read(whole_distances(context));
+  if (!distances) return;
+  if (const std::optional<Tensor> numbers = table(distances->values, context))
+    terms.add(TiledOperands::distance_table, *numbers);
+  else
+    terms.refuse("a bias that depends on more than the distance given; one number for each distance required");
 }
 
 }  // namespace whence

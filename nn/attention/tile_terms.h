@@ -5,6 +5,7 @@
 #include <string>
 
 #include "nn/attention/distances.h"
+#include "nn/scheme_registry.h"
 #include "tensor/tiled_call.h"
 
 namespace whence {
@@ -48,6 +49,23 @@ struct RunsInTiles {
   // Returns which of its terms have programs on the CPU alone (tensor/tiles/gpu_programs.h), so that they are not made
   // on a GPU; empty if there are none.
   [[nodiscard]] virtual std::string only_on_cpu() const { return {}; }
+};
+
+// Biases that depend only on the distance of a pair. A scheme defines one table, a number for each head and distance.
+// All forms of attention read it: the reference by an op, tiles by their program, a GPU's fused softmax directly, and
+// DAPE's networks if it is the bias that they adapt.
+struct ReadsByDistance : BiasesScores, RunsInTiles {
+  // Returns the table [h n] for distances [n] (f64, on the CPU), on the scores' device and in context.dtype(). Returns
+  // nothing if the bias of this call does not depend on the distance alone; such a scheme overrides `bias`.
+  [[nodiscard]] virtual std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const = 0;
+
+  [[nodiscard]] Tensor bias(const AttendContext& context) const override;
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
+
+  // Describes the bias in a registration.
+  static ProbeInfo bias_probe(std::string equation) {
+    return {"bias", "b h i j", "the distance's term of the logit", std::move(equation)};
+  }
 };
 
 }  // namespace whence

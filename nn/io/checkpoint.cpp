@@ -12,9 +12,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -51,8 +51,7 @@ fs::path temporary_folder(const fs::path& folder) { return to_text(folder.string
 void try_to_remove(const fs::path& path) {
   try {
     remove_whole(path.string());
-  } catch (const std::exception&) {  // leftovers are harmless: such a name is never taken for a checkpoint
-  }
+  } catch (const std::exception&) {}  // leftovers are harmless: such a name is never taken for a checkpoint
 }
 
 // ---- Saving
@@ -73,20 +72,14 @@ NamedTensors moments_of(const Optimizer& optimizer) {
   return moments;
 }
 
-// Returns the places of the numbers that are NaN or infinite.
-std::vector<std::size_t> not_finite_in(const std::vector<double>& numbers) {
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    if (!std::isfinite(numbers[i])) found.push_back(i);
-  return found;
-}
+bool is_not_finite(double number) { return !std::isfinite(number); }
 
 void require_finite(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     const std::vector<double> numbers = tensor.to_vector();
-    if (const auto found = not_finite_in(numbers); !found.empty())
+    if (const auto first = std::ranges::find_if(numbers, is_not_finite); first != numbers.end())
       throw NotFinite(error_at_call_site(
-          "checkpoint", to_text(name, " ", tensor.shape(), " holds ", numbers[found[0]], " at element ", found[0],
+          "checkpoint", to_text(name, " ", tensor.shape(), " holds ", *first, " at element ", first - numbers.begin(),
                             "; finite numbers required; the checkpoints saved before are kept")));
   }
 }
@@ -140,9 +133,12 @@ class Comparison {
 void say_not_finite(const std::string& path, const NamedTensors& tensors) {
   if (!on_damage.say) return;
   std::vector<std::string> all;
-  for (const auto& [name, tensor] : tensors)
-    if (const auto found = not_finite_in(tensor.to_vector()); !found.empty())
-      all.push_back(to_text(plain(name), " holds ", found.size(), ", the first at element ", found[0]));
+  for (const auto& [name, tensor] : tensors) {
+    const std::vector<double> numbers = tensor.to_vector();
+    if (const auto count = std::ranges::count_if(numbers, is_not_finite); count > 0)
+      all.push_back(to_text(plain(name), " holds ", count, ", the first at element ",
+          std::ranges::find_if(numbers, is_not_finite) - numbers.begin()));
+  }
   if (!all.empty()) say_of_file(path + ": has numbers that are not finite: " + first_few(all, "; "));
 }
 
@@ -234,6 +230,10 @@ std::string CheckpointFolder::save(
   char name[32];
   std::snprintf(name, sizeof name, "step-%06lld", static_cast<long long>(state.step));
   const fs::path folder = fs::path(root_) / name, temporary = temporary_folder(folder);
+  const struct Leftover {  // after an exchange: the old checkpoint
+    const fs::path& path;
+    ~Leftover() { try_to_remove(path); }
+  } leftover{temporary};
   try {
     remove_whole(temporary.string());
     fs::create_directory(temporary);
@@ -246,13 +246,8 @@ std::string CheckpointFolder::save(
     publish(temporary, folder);
     sync_folder(root_);
   } catch (const fs::filesystem_error& problem) {
-    try_to_remove(temporary);
     throw SystemError(folder.string(), ": checkpoint: cannot save: ", problem.code().message());
-  } catch (...) {
-    try_to_remove(temporary);
-    throw;
   }
-  try_to_remove(temporary);  // after an exchange: the old checkpoint
   auto old = checkpoints_in(root_);
   std::erase_if(old, [&](const auto& each) { return each.second == folder; });
   while (keep_ > 0 && std::ssize(old) >= keep_) {

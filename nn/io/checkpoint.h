@@ -7,7 +7,7 @@
 //                                          step
 //
 // Other programs can read both; `safe_open(file, "np").metadata()` prints the metadata in Python. Both have a seal
-// (nn/io/seal.h), so one flipped bit anywhere in a folder is noticed before anything is loaded.
+// (nn/io/files.h), so one flipped bit anywhere in a folder is noticed before anything is loaded.
 //
 // A folder is written under a temporary name, synced, and renamed. A kill at any time leaves the previous checkpoint
 // complete.

@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -19,7 +19,7 @@ namespace whence {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using Metadata = std::map<std::string, std::string>;
 
-inline constexpr const char* seal_key = "whence.seal";  // of the metadata: nn/io/seal.h
+inline constexpr const char* seal_key = "whence.seal";  // of the metadata: nn/io/files.h
 
 struct SafetensorsFile {
   NamedTensors tensors;

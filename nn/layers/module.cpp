@@ -7,9 +7,9 @@
 #include "autograd/backward.h"
 #include "autograd/graph.h"
 #include "autograd/observer.h"
+#include "tensor/error.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 

@@ -59,7 +59,6 @@ class Module {
   // else Error, as for child().
   [[nodiscard]] Tensor param(const std::string& name, const Shape& shape, const Init& init, bool decays = true,
       Bounds bounds = {}, Site site = Site::current());
-  // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent, else Error.
   // Registers a sub-module: the paths of its whole subtree get `name` in front. Error if it has a parent already.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // path "blocks.0"

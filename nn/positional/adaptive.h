@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {

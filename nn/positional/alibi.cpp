@@ -1,7 +1,7 @@
 // Attention with linear biases: each head subtracts its slope times the distance.   A_ij = S_ij - m_h (i - j)
 //   Not causal: -m_h (|i-j| - 0.5 [j < i]); the half tells left from right (Ruoss et al. 2023).
 #include "autograd/ops.h"
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/positional/alibi_slopes.h"
 #include "tensor/raw.h"
 

@@ -2,8 +2,7 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/key_heads.h"
-#include "nn/attention/layer_input.h"
+#include "nn/attention/heads.h"
 #include "nn/positional/rotation.h"
 #include "tensor/error.h"
 
@@ -72,18 +71,13 @@ PositionQuery::PositionQuery(const SchemeArguments& arguments)
 
 void PositionQuery::check_company(const char* scheme, const Stages& stages) const {
   if (!rotated) return;
-  if (stages.rotates.empty()) {
+  if (stages.rotates.empty())
     throw InputError(
         scheme, ": z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
-  }
-  for (const auto& stage : stages.rotates) {
-    if (dynamic_cast<const DoublesDims*>(stage.scheme)) {
-      throw InputError(scheme,
-          ": z_from=rotated given with a scheme that doubles the query's dims; positions are vectors of a head's "
-          "dims; "
-          "leave it out");
-    }
-  }
+  for (const auto& stage : stages.rotates)
+    if (dynamic_cast<const DoublesDims*>(stage.scheme))
+      throw InputError(scheme, ": z_from=rotated given with a scheme that doubles the query's dims; ",
+          "positions are vectors of a head's dims; leave it out");
 }
 
 }  // namespace whence

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "nn/attention/tile_terms.h"
-#include "nn/layers/linear.h"
+#include "nn/layers/layers.h"
 #include "nn/scheme.h"
 
 namespace whence {

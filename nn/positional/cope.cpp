@@ -9,7 +9,7 @@
 // ceiling are one row; in saturated gates.
 // The last equation is implemented once for each way to compute it. A test compares each with the one before:
 //   here -> autograd/ops/lerp_at.cpp -> tensor/kernels/lerp.cpp, cuda/kernels/lerp.cu
-//   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
+//   in tiles: here -> tests/tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
 //             on a GPU: cuda/kernels/tiles/gate_scan.h
 //   for learners: cuda/ladder/cope.cu, cope_attention.cu
 #include "nn/positional/cope.h"

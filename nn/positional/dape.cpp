@@ -8,7 +8,7 @@
 // Gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/layers/linear.h"
+#include "nn/layers/layers.h"
 #include "nn/positional/adaptive.h"
 
 namespace whence {

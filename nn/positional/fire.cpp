@@ -9,8 +9,8 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/attention/by_distance.h"
-#include "nn/layers/linear.h"
+#include "nn/attention/tile_terms.h"
+#include "nn/layers/layers.h"
 #include "tensor/raw.h"
 
 namespace whence {

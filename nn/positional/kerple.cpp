@@ -6,7 +6,7 @@
 // Parameters are projected back to at least 0.01, without gradient: at its bound a parameter waits for a step away from
 // it.
 #include "autograd/ops.h"
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -35,9 +35,8 @@ class Absent final : public PositionalScheme {
 std::unique_ptr<PositionalScheme> make_layers(const SchemeArguments& arguments) {
   if (arguments.spec().base()->shared())
     refuse_scheme(arguments.spec().text(),
-        "a scheme inside that all layers share; one that each layer has for itself required (table=per_layer where "
-        "there "
-        "is that choice)");
+        "a scheme inside that all layers share; one that each layer has for itself required "
+        "(table=per_layer where there is that choice)");
   std::unique_ptr<PositionalScheme> base = arguments.base();
   if (takes_part(arguments)) return base;
   return std::make_unique<Absent>(base->claims());

@@ -7,8 +7,7 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/key_heads.h"
-#include "nn/attention/layer_input.h"
+#include "nn/attention/heads.h"
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

@@ -3,7 +3,7 @@
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
 // 0 at n = 0, then it falls roughly like a logarithm.
 #include "autograd/ops.h"
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/positional/waves.h"
 
 namespace whence {

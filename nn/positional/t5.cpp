@@ -5,7 +5,7 @@
 //             last
 // Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and N/2 for keys to the right.
 #include "autograd/ops.h"
-#include "nn/attention/by_distance.h"
+#include "nn/attention/tile_terms.h"
 
 namespace whence {
 namespace {

@@ -8,7 +8,7 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
-#include "nn/attention/key_heads.h"
+#include "nn/attention/heads.h"
 #include "nn/attention/tile_terms.h"
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"

@@ -5,9 +5,9 @@
 
 #include "autograd/backward.h"
 #include "autograd/graph.h"
+#include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 

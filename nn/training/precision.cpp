@@ -4,7 +4,6 @@
 
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

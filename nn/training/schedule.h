@@ -9,7 +9,6 @@
 
 #include "tensor/error.h"
 #include "tensor/shape.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 

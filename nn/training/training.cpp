@@ -8,7 +8,6 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/device/recorded_step.h"
 #include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
 

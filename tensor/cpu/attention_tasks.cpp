@@ -1,6 +1,6 @@
 // Tiled attention on the CPU: a head is a unit of work. The tiles themselves are in tensor/cpu/tiles/.
 #include "tensor/cpu/tile_tasks.h"
-#include "tensor/device/joined_kernels.h"
+#include "tensor/device/gpu_kernels.h"
 
 namespace whence {
 namespace tiles {
@@ -33,8 +33,8 @@ template <class T> void backward(const Functions<T>& run, Device device, const T
 }  // namespace tiles
 
 void TiledCall::forward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
-  if (output.device().is_gpu() && mixes) return joined_kernels(output).mix(*this, x, output, norms);
-  if (output.device().is_gpu()) return joined_kernels(output).attention(*this, x, output, bin_sums, norms);
+  if (output.device().is_gpu() && mixes) return gpu_kernels(output).mix(*this, x, output, norms);
+  if (output.device().is_gpu()) return gpu_kernels(output).attention(*this, x, output, bin_sums, norms);
   const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions(name(), output, [&]<class T>(const tiles::Functions<T>& run) {
     const tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop, output, bin_sums, norms);
@@ -44,10 +44,9 @@ void TiledCall::forward(const Operands& x, const Tensor& output, const Tensor& b
 
 void TiledCall::backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
     const Tensor& d_output, const Tensor& d_bins, const Operands& d) const {
-  if (output.device().is_gpu() && mixes)
-    return joined_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
+  if (output.device().is_gpu() && mixes) return gpu_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
   if (output.device().is_gpu())
-    return joined_kernels(output).attention_backward(*this, x, output, bin_sums, norms, d_output, d_bins, d);
+    return gpu_kernels(output).attention_backward(*this, x, output, bin_sums, norms, d_output, d_bins, d);
   const tiles::DropoutMask drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions(name(), output, [&]<class T>(const tiles::Functions<T>& run) {
     const tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop, output, bin_sums, norms, d_output, d_bins);

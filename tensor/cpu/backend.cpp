@@ -7,7 +7,7 @@
 
 namespace whence {
 
-static JoinedKernels& cpu_kernels() {
+static Kernels& cpu_kernels() {
   static CpuKernels& kernels = []() -> CpuKernels& {
     constexpr InstructionSet built_for = InstructionSet::WHENCE_CPU_SET;
     if (!cpu_has(built_for))

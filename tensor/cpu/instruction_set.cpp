@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "tensor/cpu/tiles/sets.h"
+#include "tensor/cpu/tile_tasks.h"
 #include "tensor/error.h"
 
 namespace whence {

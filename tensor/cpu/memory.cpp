@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 
-#include "tensor/cpu/system.h"
 #include "tensor/device/allocator.h"
 
 namespace whence {
@@ -17,7 +16,9 @@ class CpuBlocks final : public BlockSource {
     if (bytes < huge_page) return std::aligned_alloc(64, bytes);
     void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) return nullptr;
-    prefer_huge_pages(mapped, bytes);
+#if defined(__linux__) && !defined(WHENCE_PLAIN_SYSTEM)
+    madvise(mapped, bytes, MADV_HUGEPAGE);
+#endif
     return mapped;
   }
   void give_back(void* block, std::size_t bytes) noexcept override {

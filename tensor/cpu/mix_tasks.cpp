@@ -1,6 +1,6 @@
 // The head mix on the CPU: a unit of work is some rows of all heads. The mix itself is in
 // tensor/cpu/tiles/mix_forward.h and mix_backward.h.
-#include "tensor/cpu/spin.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/cpu/tile_tasks.h"
 
 namespace whence::tiles {

@@ -8,7 +8,7 @@
 #define WHENCE_TILES_TARGET product
 #define WHENCE_TILES_BYTES 64
 #include "tensor/cpu/product.h"
-#include "tensor/cpu/tiles/transpose.h"
+#include "tensor/cpu/tiles/vector.h"
 
 namespace whence::products {
 namespace {

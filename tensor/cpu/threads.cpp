@@ -6,7 +6,11 @@
 #include "tensor/cpu/threads.h"
 
 #include <pthread.h>
+#if defined(__linux__) && !defined(WHENCE_PLAIN_SYSTEM)
+#include <sched.h>
+#endif
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -15,8 +19,6 @@
 #include <mutex>
 #include <thread>
 
-#include "tensor/cpu/spin.h"
-#include "tensor/cpu/system.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -173,6 +175,14 @@ struct Guarded {
 };
 
 }  // namespace
+
+int allowed_processors() {
+#if defined(__linux__) && !defined(WHENCE_PLAIN_SYSTEM)
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(CPU_COUNT(&allowed), 1);
+#endif
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
 
 int threads() {
   int count = thread_count.load(std::memory_order_relaxed);

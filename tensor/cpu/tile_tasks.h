@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <vector>
 
+#include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/threads.h"
-#include "tensor/cpu/tiles/sets.h"
+#include "tensor/cpu/tiles/problem.h"
 #include "tensor/pairs.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -17,8 +19,8 @@
 namespace whence::tiles {
 
 InstructionSet chosen_set();
-
-Functions<Dual> of_dual();
+// Returns nothing if this program was built without that set. T: float or double; of_dual is for dual numbers.
+template <class T> std::optional<Functions<T>> functions_of(InstructionSet set);
 
 // Calls f(Functions<T>) with T the output's type.
 template <class F> void visit_functions(const char* op, const Tensor& output, const F& f) {
@@ -27,7 +29,7 @@ template <class F> void visit_functions(const char* op, const Tensor& output, co
   switch (output.dtype()) {
     case DType::f32: return f(functions_of<float>(chosen_set()).value());
     case DType::f64: return f(functions_of<double>(chosen_set()).value());
-    case DType::dual: return f(of_dual());
+    case DType::dual: return f(of_dual<Dual>());
     default: wrong_dtype(op, output.dtype(), "f32 or f64");
   }
 }

@@ -241,4 +241,8 @@ std::vector<LiveBlock> Allocator::largest(std::size_t count) const {
   return largest_now(count);
 }
 
+// A whole build's backends, which tensor/cpu/backend.cpp, tensor/device/planned.cpp and cuda/runtime/backend.cpp register,
+// have no other memory.
+Allocator& memory_of(Device device) { return static_cast<Allocator&>(*backend_of(device).memory); }
+
 }  // namespace whence

@@ -79,8 +79,7 @@ class Allocator final : public Memory {
   using Pool = std::size_t;
   Pool open_pool();  // std::bad_alloc if its lists cannot be allocated
   void close_pool() noexcept;
-  void release_pool(Pool pool) noexcept;  // its blocks become common ones, and blocks still in use follow when they are
-                                          // freed
+  void release_pool(Pool pool) noexcept;  // its blocks become common ones, those still in use when they are freed
 
   // Returns the rounded-up size of a request: multiples of 64 to 1 KiB, then four steps per doubling, and sixteen from
   // 64 MiB on.

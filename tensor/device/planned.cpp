@@ -9,7 +9,7 @@
 #include "tensor/convolution.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/device/joined_kernels.h"
+#include "tensor/device/gpu_kernels.h"
 #include "tensor/device/planned.h"
 #include "tensor/device/product_layout.h"
 #include "tensor/error.h"
@@ -31,7 +31,7 @@ void count_products(index_t sums, index_t terms) {
 }
 
 // Kernels that compute count their operations. The others move numbers, and return at once.
-class PlannedKernels final : public JoinedKernels {
+class PlannedKernels final : public GpuKernels {
  public:
   explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
 

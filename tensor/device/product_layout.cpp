@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "tensor/device/joined_kernels.h"
-#include "tensor/merged_axes.h"
+#include "tensor/device/gpu_kernels.h"
 #include "tensor/raw.h"
+#include "tensor/shape.h"
 
 namespace whence {
 namespace {
@@ -40,7 +40,7 @@ Tensor padded(const Tensor& x, index_t rows, index_t columns) {
 }  // namespace
 
 // On a GPU the rows of a wide matrix begin aligned_extent(width) apart.
-Tensor JoinedKernels::product_rows(const Tensor& x, index_t rows, index_t width) {
+Tensor GpuKernels::product_rows(const Tensor& x, index_t rows, index_t width) {
   constexpr index_t narrow = 128;  // such rows would be mostly zeros, and other ops copy what is not contiguous
   const index_t apart = x.device().is_gpu() && width >= narrow ? aligned_extent(width, x.dtype()) : width;
   const Tensor all = Tensor::like(x, {rows, apart});
@@ -49,12 +49,10 @@ Tensor JoinedKernels::product_rows(const Tensor& x, index_t rows, index_t width)
   return raw::slice(all, 1, 0, width);
 }
 
-bool JoinedKernels::is_transposed_view(const Tensor& x) {
-  return x.device().is_gpu() && x.rank() > 1 && is_transposed(x);
-}
+bool GpuKernels::is_transposed_view(const Tensor& x) { return x.device().is_gpu() && x.rank() > 1 && is_transposed(x); }
 
 // True for a batch whose matrices are not evenly spaced.
-bool JoinedKernels::is_copied_by_products(const Tensor& x) {
+bool GpuKernels::is_copied_by_products(const Tensor& x) {
   const bool evenly =
       even_step(x.shape().leading(-2), x.strides().leading(-2)) && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
   return x.device().is_gpu() && !evenly;

@@ -4,7 +4,7 @@
 
 #include "tensor/convolution.h"
 #include "tensor/kernels.h"
-#include "tensor/kernels/block.h"
+#include "tensor/kernels/rows.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 

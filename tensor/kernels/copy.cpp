@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tensor/kernels.h"
-#include "tensor/kernels/block.h"
+#include "tensor/kernels/rows.h"
 #include "tensor/strided_loop.h"
 
 namespace whence {

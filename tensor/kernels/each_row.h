@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tensor/kernels.h"
-#include "tensor/kernels/block.h"
 #include "tensor/kernels/rows.h"
 #include "tensor/strided_loop.h"
 

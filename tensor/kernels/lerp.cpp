@@ -1,11 +1,11 @@
 // Reading a table at real-valued positions, and its gradients.
-#include "tensor/lerp.h"
+#include "tensor/lookup.h"
 
 #include "tensor/kernels/each_row.h"
 
 namespace whence {
 
-// y_j = (1-w) t[a] + w t[c],  a = floor(p_j),  c = ceil(p_j),  w = p_j - a,  p clamped to [0, n-1]  (tensor/lerp.h)
+// y_j = (1-w) t[a] + w t[c],  a = floor(p_j),  c = ceil(p_j),  w = p_j - a,  p clamped to [0, n-1]  (tensor/lookup.h)
 template <class C> WHENCE_ROW void lerp_row(Row<C> y, Row<const C> p, Row<const C> t) {
   for (index_t j = 0; j < y.size(); ++j) {
     const PlaceInTable<C> at(p[j], t.size());

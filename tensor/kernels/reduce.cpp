@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "tensor/kernels.h"
-#include "tensor/kernels/block.h"
 #include "tensor/kernels/rows.h"
-#include "tensor/merged_axes.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
+#include "tensor/shape.h"
 #include "tensor/strided_index.h"
 
 namespace whence {
@@ -143,7 +142,7 @@ template <class F, class T, class Out> void reduce_group(const Tensor& x, int ax
 // group remains. `kept` are the strides in `out` (contiguous), 0 along reduced axes.
 template <class F, class T> void reduce_groups(const Tensor& x, const Strides& kept, const Tensor& out) {
   using W = wide_t<T>;
-  const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
+  const MergedAxes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
   const Tensor from = x.view(groups.shape, groups.strides[0]);
   int axis = -1, left = 0;
   for (int i = 0; i < from.rank(); ++i)

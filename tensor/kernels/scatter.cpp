@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tensor/kernels.h"
-#include "tensor/kernels/block.h"
+#include "tensor/kernels/rows.h"
 #include "tensor/parallel.h"
 
 namespace whence {

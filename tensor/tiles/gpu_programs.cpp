@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tensor/backend.h"
-#include "tensor/device/joined_kernels.h"
+#include "tensor/device/gpu_kernels.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -11,6 +11,11 @@ namespace whence {
 namespace {
 
 using At = TiledOperands;
+
+// Example operands may be on the CPU: then the GPU is unknown.
+std::size_t most_shared_bytes(const Tensor& x) {
+  return x.device().is_gpu() ? gpu_kernels(x).most_shared_bytes(x.dtype()) : GpuKernels::of_any_gpu(x.dtype());
+}
 
 std::string refused_heads(std::span<const Tensor> x) {
   const index_t d = x[At::query].size(3), of_values = x[At::value].size(3);
@@ -31,7 +36,7 @@ std::string refused_facts(const TiledCall& at, Device device) {
 std::string refused_attention(const TiledCall& at, std::span<const Tensor> x) {
   const Tensor& query = x[At::query];
   const index_t d = query.size(3);
-  const std::size_t most = joined_kernels(query).most_shared_bytes(query.dtype());
+  const std::size_t most = most_shared_bytes(query);
   if (most == 0) return to_text(query.dtype(), " given to tiles on a GPU; f16, bf16 or f32 required");
   if (std::string refused = refused_heads(x); !refused.empty()) return refused;
   const bool relative = x[At::relative_query].defined() && x[At::relative_keys].defined() && !reads_gates(x),
@@ -72,7 +77,7 @@ std::string refused_attention(const TiledCall& at, std::span<const Tensor> x) {
 std::string refused_mix(const TiledCall& at, std::span<const Tensor> x) {
   const Tensor& query = x[At::query];
   const DType dtype = query.dtype();
-  if (dtype == DType::f32 || joined_kernels(query).most_shared_bytes(dtype) == 0)
+  if (dtype == DType::f32 || most_shared_bytes(query) == 0)
     return to_text(dtype, " given to a head mix in tiles on a GPU; f16 or bf16 required");
   if (std::string refused = refused_heads(x); !refused.empty()) return refused;
   if (query.size(1) > most_mix_heads)
@@ -83,10 +88,9 @@ std::string refused_mix(const TiledCall& at, std::span<const Tensor> x) {
           at.left + 1 + at.right, " taps and a piecewise term given to a head mix on a GPU; one tap required");
     if (begins.size(0) > most_mix_pieces)
       return to_text(begins.size(0), " pieces given to a head mix on a GPU; at most ", most_mix_pieces, " required");
-    if (joined_kernels(query).most_shared_bytes(dtype) < shared_bytes_of_mix_pieces)
+    if (most_shared_bytes(query) < shared_bytes_of_mix_pieces)
       return to_text(shared_bytes_of_mix_pieces >> 10,
-          " KiB of shared memory for a head mix with pieces given; this GPU has ",
-          joined_kernels(query).most_shared_bytes(dtype) >> 10);
+          " KiB of shared memory for a head mix with pieces given; this GPU has ", most_shared_bytes(query) >> 10);
   }
   if (x[At::mix_input].size(0) > most_mix_hidden)
     return to_text(x[At::mix_input].size(0), " hidden numbers given to a head mix on a GPU; at most ", most_mix_hidden,

@@ -30,8 +30,8 @@
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training_options.h"
 #include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
 #include "nn/io/safetensors.h"
-#include "nn/io/seal.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 

@@ -3,7 +3,7 @@
 
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/graph_text.h"
-#include "nn/layers/linear.h"
+#include "nn/layers/layers.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/tensors.h"
 

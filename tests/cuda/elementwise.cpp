@@ -6,7 +6,7 @@
 #include "autograd/check/gradcheck.h"
 #include "autograd/ops.h"
 #include "cuda/library/blas.h"
-#include "tensor/index_check.h"
+#include "tensor/kernels.h"
 #include "tests/cuda/walk.h"
 
 using namespace whence;

@@ -5,8 +5,7 @@
 
 #include "autograd/backward.h"
 #include "nn/decoding.h"
-#include "nn/layers/mlp.h"
-#include "nn/layers/norm.h"
+#include "nn/layers/layers.h"
 #include "tensor/device/product_layout.h"
 #include "tests/support/device.h"
 #include "tests/support/schemes.h"

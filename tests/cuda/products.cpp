@@ -3,7 +3,6 @@
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/device/joined_kernels.h"
 #include "tensor/device/product_layout.h"
 #include "tests/support/device.h"
 
@@ -88,7 +87,7 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
           factors.push_back(raw::transpose(on_gpu(matrices[k]))), shifts.push_back(on_gpu(biases[k]));
         const Tensor left = first(on_gpu(a));
         const std::uint64_t before = launches();
-        const Tensor all = joined_kernels(left).matmul_beside(left, factors, shifts);
+        const Tensor all = kernels(left).matmul_beside(left, factors, shifts);
         CHECK(launches() - before == (taken ? 1 : 0));
         CHECK(all.defined() == taken);
         index_t begin = 0;
@@ -99,7 +98,7 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
         expect_close(one.to_vector(), raw::matmul(first(a), raw::transpose(matrices[2]), 0.5, &biases[2]).to_vector(),
             dtype, depth);
         const Tensor sums = Tensor::like(one), y = Tensor::like(one);
-        joined_kernels(left).matmul_gelu(left, factors[2], &shifts[2], sums, y);
+        kernels(left).matmul_gelu(left, factors[2], &shifts[2], sums, y);
         expect_close(sums.to_vector(), columns[2].to_vector(), dtype, depth);
         expect_close(y.to_vector(), raw::unary(functions::Gelu{}, columns[2]).to_vector(), dtype, depth);
       }

@@ -16,7 +16,7 @@ inline Tensors on_gpu(const Tensors& all, index_t lead) {
 
 // Returns what the call leaves in the storages of its outputs.
 inline Tensors run_on_gpu(
-    JoinedKernels& by, const Given& start, const decltype(KernelCase::call)& call, index_t lead, std::uint64_t order) {
+    Kernels& by, const Given& start, const decltype(KernelCase::call)& call, index_t lead, std::uint64_t order) {
   const Tensors in = on_gpu(start.in, lead), out = on_gpu(start.out, lead);
   in_order(order, [&] { call(by, in, out); });
   Tensors wholes;
@@ -30,8 +30,8 @@ inline void walk_on_gpu(const KernelCases& rows) {
     for_each_way(row, [&](const Draw& draw) {
       const Given start = given(row, draw);
       const Tensors here = twins(start.out);
-      row.call(joined_kernels(Device::cpu()), start.in, here);
-      JoinedKernels& gpu = joined_kernels(Tensor::empty({0}, draw.dtype, Device::cuda(0)));
+      row.call(kernels(Device::cpu()), start.in, here);
+      Kernels& gpu = kernels(Tensor::empty({0}, draw.dtype, Device::cuda(0)));
       for (const index_t lead : {0, 1}) {
         CAPTURE(lead);
         const Tensors got = run_on_gpu(gpu, start, row.call, lead, static_cast<std::uint64_t>(lead));

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "cuda/runtime/backend.h"
-#include "tensor/device/joined_kernels.h"
+#include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tests/support/tensors.h"
 

@@ -1,11 +1,11 @@
-// Notes about files, while it lives (nn/io/seal.h).
+// Notes about files, while it lives (nn/io/files.h).
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 
 namespace whence::test {
 

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "tensor/kernels/block.h"
+#include "tensor/kernels/rows.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

@@ -24,8 +24,8 @@
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
+#include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence::bench {
 namespace {

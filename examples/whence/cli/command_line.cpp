@@ -7,7 +7,6 @@
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

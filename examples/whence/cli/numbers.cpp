@@ -8,7 +8,7 @@
 #include <system_error>
 #include <type_traits>
 
-#include "nn/scheme_grammar.h"
+#include "nn/scheme.h"
 
 namespace whence {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "examples/whence/cli/unicode.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 

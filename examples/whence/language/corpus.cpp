@@ -10,9 +10,8 @@
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/cli/words.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
+#include "tensor/error.h"
 #include "tensor/random.h"
-#include "tensor/suggest.h"
 
 namespace whence::language {
 namespace {

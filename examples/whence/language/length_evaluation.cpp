@@ -10,7 +10,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "nn/io/files.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence::language {
 namespace {

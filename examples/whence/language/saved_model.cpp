@@ -11,7 +11,7 @@
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/raw.h"
 
 namespace whence::language {

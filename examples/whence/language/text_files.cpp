@@ -12,7 +12,6 @@
 #include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"
-#include "nn/io/seal.h"
 #include "tensor/error.h"
 
 namespace whence::language {

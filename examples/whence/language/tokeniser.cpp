@@ -8,7 +8,6 @@
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/unicode.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
 
 namespace whence::language {
 namespace {

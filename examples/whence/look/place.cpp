@@ -5,7 +5,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence::look {
 namespace {

@@ -22,10 +22,9 @@
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/io/checkpoint.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence::look {
 namespace {

@@ -1,7 +1,6 @@
 #include "examples/whence/machine/named_models.h"
 
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

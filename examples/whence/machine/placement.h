@@ -8,7 +8,7 @@
 #include "examples/whence/cli/fields.h"
 #include "nn/training/precision.h"
 #include "tensor/cpu/threads.h"
-#include "tensor/device/facts.h"
+#include "tensor/device/device_runtime.h"
 
 namespace whence {
 

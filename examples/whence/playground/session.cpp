@@ -16,7 +16,7 @@
 #include "examples/whence/run/training.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/task.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "nn/scheme.h"
 #include "nn/training/schedule.h"
 #include "nn/training/training.h"

@@ -7,7 +7,6 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -1,5 +1,5 @@
 // Loading for programs: notes about files go to stderr, a line each and once, and --accept-damaged accepts those whose
-// checksums are wrong (nn/io/seal.h).
+// checksums are wrong (nn/io/files.h).
 #pragma once
 
 #include <string>

@@ -6,7 +6,6 @@
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 

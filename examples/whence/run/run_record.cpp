@@ -5,9 +5,8 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -81,8 +80,8 @@ std::string RunRecord::option(const std::string& name) const {
 
 Json json_of(const RunRecord& record) {
   return {{"program", record.program}, {"version", record.version}, {"subject", record.subject},
-      {"options", object_of(record.options)}, {"given", record.given},
-      {"data", record.data}, {"facts", object_of(record.facts)}};
+      {"options", object_of(record.options)}, {"given", record.given}, {"data", record.data},
+      {"facts", object_of(record.facts)}};
 }
 
 std::string text_of(const RunRecord& record) {

@@ -6,11 +6,10 @@
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -11,7 +11,6 @@
 #include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -12,8 +12,7 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/report/table.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {

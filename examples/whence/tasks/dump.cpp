@@ -8,7 +8,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/unicode.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 namespace whence::tasks {
 namespace {

@@ -18,7 +18,7 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/task.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {

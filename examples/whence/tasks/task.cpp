@@ -8,7 +8,6 @@
 #include "examples/whence/cli/command_line.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence::tasks {
 namespace {

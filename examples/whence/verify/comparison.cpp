@@ -14,7 +14,6 @@
 #include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -12,7 +12,6 @@
 #include "tensor/error.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/verify/probe_run.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {

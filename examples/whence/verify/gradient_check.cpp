@@ -6,7 +6,6 @@
 #include "examples/whence/verify/bare_attention.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -8,7 +8,6 @@
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

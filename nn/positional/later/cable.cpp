@@ -11,10 +11,9 @@
 // slope that is nearly 0. No position is read. GPU tiles have no slopes: there weight=yes runs as composed ops.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/layer_input.h"
-#include "nn/layers/linear.h"
+#include "nn/attention/heads.h"
+#include "nn/layers/layers.h"
 #include "nn/positional/later/fading.h"
-#include "nn/positional/later/running_sum.h"
 
 namespace whence {
 namespace {

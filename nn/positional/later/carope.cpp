@@ -6,9 +6,9 @@
 // Gradients die: in pair 0; in slow pairs, by the factor m f^(m-1); where f is near 0, because df = -f^2 sigmoid;
 // and where f is near 1, because the sigmoid is near 0. All pairs of a head share one number per token and cannot
 // differ.
-#include "nn/attention/layer_input.h"
-#include "nn/layers/linear.h"
-#include "nn/positional/later/running_sum.h"
+#include "nn/attention/heads.h"
+#include "nn/layers/layers.h"
+#include "nn/positional/later/fading.h"
 #include "nn/positional/rotation.h"
 #include "tensor/raw.h"
 

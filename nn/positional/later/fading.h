@@ -3,10 +3,17 @@
 // Base of `forgetting` and `cable`.
 #pragma once
 
+#include "autograd/ops.h"
 #include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
+
+// Running sums whose differences are used. Over many tokens f32 would lose the difference between neighbours.
+// y_t = sum_{l<=t} x_l along an axis, in f64 (a dual stays dual). Sums stay wide until their difference is computed.
+[[nodiscard]] inline Tensor running_sum(const Tensor& x, int axis, Site site = Site::current()) {
+  return cumulative_sum(cast(x, DType::f64, site), axis, site);
+}
 
 class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
@@ -15,7 +22,7 @@ class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles 
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
 
  private:
-  // Returns c, [b h j], as a running_sum.h sum; padding adds nothing.
+  // Returns c, [b h j], as a running sum; padding adds nothing.
   [[nodiscard]] virtual Tensor sums(const AttendContext& context) const = 0;
   // Returns g, [b h i], in the accumulation type; undefined: 1.
   [[nodiscard]] virtual Tensor slopes(const AttendContext&) const { return {}; }

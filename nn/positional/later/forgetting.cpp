@@ -14,11 +14,10 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/layer_input.h"
+#include "nn/attention/heads.h"
 #include "nn/attention/tile_terms.h"
-#include "nn/layers/linear.h"
+#include "nn/layers/layers.h"
 #include "nn/positional/later/fading.h"
-#include "nn/positional/later/running_sum.h"
 
 namespace whence {
 namespace {

@@ -6,8 +6,8 @@
 // the gate puts a nonlinearity between them.
 // Gradients die: in shut gates, for all that the head read, and in open ones for x. Initially all are about 1/2.
 #include "autograd/observer.h"
-#include "nn/attention/layer_input.h"
-#include "nn/layers/linear.h"
+#include "nn/attention/heads.h"
+#include "nn/layers/layers.h"
 #include "nn/scheme.h"
 
 namespace whence {

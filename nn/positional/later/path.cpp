@@ -16,9 +16,8 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/key_heads.h"
-#include "nn/attention/layer_input.h"
-#include "nn/layers/linear.h"
+#include "nn/attention/heads.h"
+#include "nn/layers/layers.h"
 #include "nn/positional/rotation.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

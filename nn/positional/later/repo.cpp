@@ -7,8 +7,8 @@
 // Gradients die: initially, where r or w_h is 0; in slow pairs, by their speed; where the pairs of q and k point
 // the same way, because the cosine is flat there; in W_c and w_h where silu's gate is shut, W_g x_t far below 0. If z
 // changes by many rotations of the fast pairs, the loss has many hills: positions learn while they are small.
-#include "nn/attention/layer_input.h"
-#include "nn/layers/linear.h"
+#include "nn/attention/heads.h"
+#include "nn/layers/layers.h"
 #include "nn/positional/rotation.h"
 #include "tensor/raw.h"
 

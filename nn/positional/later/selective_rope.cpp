@@ -13,9 +13,9 @@
 // other pairs. Gradients die: in slow pairs, by the factor theta_m; where the pairs of q and k point the same
 // way, because the cosine is flat there; in filter, A and B once one of them is 0; in a gate that is shut or wide open.
 // silu allows almost no step back.
-#include "nn/attention/layer_input.h"
-#include "nn/layers/linear.h"
-#include "nn/positional/later/running_sum.h"
+#include "nn/attention/heads.h"
+#include "nn/layers/layers.h"
+#include "nn/positional/later/fading.h"
 #include "nn/positional/rotation.h"
 #include "tensor/raw.h"
 

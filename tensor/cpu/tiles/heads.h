@@ -71,12 +71,6 @@ template <class T> struct Forward {
   }
 };
 
-template <class T> static extent forward_scratch(const Problem<T>& p) { return Forward<T>(p, 0, 0).layout(nullptr); }
-template <class T>
-static void forward(const Problem<T>& p, extent b, extent h, extent first_query, extent queries, T* scratch) {
-  Forward<T>(p, b, h).run(first_query, queries, scratch);
-}
-
 // ---- backward ----
 
 template <class T> struct Backward {
@@ -142,10 +136,5 @@ template <class T> struct Backward {
     outputs.gather(tile, x);
   }
 };
-
-template <class T> static extent backward_scratch(const Problem<T>& p) { return Backward<T>(p, 0, 0).layout(nullptr); }
-template <class T> static void backward(const Problem<T>& p, extent b, extent h, T* scratch) {
-  Backward<T>(p, b, h).run(scratch);
-}
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -271,11 +271,4 @@ template <class T> struct MixBackward {
   }
 };
 
-template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
-  return MixBackward<T>(p, 0, 0).layout(nullptr);
-}
-template <class T> static void mix_backward(const Problem<T>& p, extent b, extent number, T* scratch) {
-  MixBackward<T>(p, b, number).run(scratch);
-}
-
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

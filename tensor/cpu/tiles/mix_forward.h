@@ -31,8 +31,6 @@ template <class T> struct MixForward {
   RunningSoftmax<T> softmax(extent h) const { return {top + h * block_rows<T>, total + h * block_rows<T>, factor}; }
 };
 
-template <class T> static extent mix_forward_scratch(const Problem<T>& p) { return MixForward<T>().layout(p, nullptr); }
-
 template <class T> static void mix_forward(const Problem<T>& p, extent b, extent first_query, T* scratch) {
   const MixBlock<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;

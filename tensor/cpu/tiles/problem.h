@@ -84,5 +84,6 @@ template <class T> struct Functions {
 template <class T> Functions<T> of_avx512();
 template <class T> Functions<T> of_avx2();
 template <class T> Functions<T> of_plain();
+template <class T> Functions<T> of_dual();  // on every machine; T: Dual
 
 }  // namespace whence::tiles

@@ -3,7 +3,7 @@
 // runs: 24 accumulators, 4 loads of b and 6 of a for 24 multiply-adds.
 #pragma once
 
-#include "tensor/cpu/tiles/transpose.h"
+#include "tensor/cpu/tiles/vector.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 

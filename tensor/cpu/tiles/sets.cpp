@@ -1,5 +1,5 @@
 // The instruction sets whose tiles the library has: WHENCE_TILES_AVX512, _AVX2, _PLAIN (tensor/CMakeLists.txt).
-#include "tensor/cpu/tiles/sets.h"
+#include "tensor/cpu/tile_tasks.h"
 
 namespace whence::tiles {
 

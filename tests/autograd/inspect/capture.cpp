@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 #include "autograd/graph.h"
 #include "autograd/inspect/explain.h"

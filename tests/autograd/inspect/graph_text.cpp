@@ -86,7 +86,7 @@ TEST_CASE("parameters show their paths, and modules are boxes") {
     CHECK_MESSAGE(box.find(inside) != std::string::npos, inside);
   std::set<std::string> files;
   for (const auto& place : all_matches(box, R"(\\n(\w+\.\w+):\d+)")) files.insert(place[1]);
-  CHECK(files == std::set<std::string>{"by_distance.cpp", "dape.cpp", "kerple.cpp", "linear.cpp"});
+  CHECK(files == std::set<std::string>{"dape.cpp", "kerple.cpp", "layers.cpp", "tile_terms.cpp"});
   CHECK(std::count(dot.begin(), dot.end(), '{') == std::count(dot.begin(), dot.end(), '}'));
 }
 

@@ -174,7 +174,7 @@ template <class F> static void run_on_gpu(const KernelCase& row, const Draw& dra
   const Given start = given(row, draw);
   const Tensors in = on_gpu(start.in, 0), out = on_gpu(start.out, 0);
   gpu::emulator::reset_counters();
-  row.call(joined_kernels(device), in, out);
+  row.call(kernels(device), in, out);
   f();
 }
 

@@ -10,7 +10,6 @@
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"
-#include "nn/io/seal.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
 #include "tests/support/tensors.h"

@@ -7,7 +7,6 @@
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "nn/io/seal.h"
 #include "tensor/random.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

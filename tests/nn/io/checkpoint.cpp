@@ -5,8 +5,7 @@
 #include <csignal>
 
 #include "nn/io/safetensors.h"
-#include "nn/layers/linear.h"
-#include "nn/layers/mlp.h"
+#include "nn/layers/layers.h"
 #include "tests/support/notes.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"

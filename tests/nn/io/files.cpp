@@ -13,7 +13,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/safetensors.h"
-#include "nn/io/seal.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

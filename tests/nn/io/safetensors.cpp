@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "nn/io/checkpoint.h"
-#include "nn/io/seal.h"
+#include "nn/io/files.h"
 #include "tests/support/notes.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"

@@ -1,5 +1,5 @@
 // Dropout as a module: when it acts, the source of its draws, the share it keeps.
-#include "nn/layers/dropout.h"
+#include "nn/layers/layers.h"
 
 #include "tests/support/tensors.h"
 

@@ -1,8 +1,6 @@
 // Modules: paths, initialisation, casting, freezing. MLPs. Schedules against their formulas.
 #include "autograd/inspect/capture.h"
-#include "nn/layers/linear.h"
-#include "nn/layers/mlp.h"
-#include "nn/layers/norm.h"
+#include "nn/layers/layers.h"
 #include "nn/training/schedule.h"
 #include "tests/support/tensors.h"
 

@@ -1,12 +1,11 @@
 // Work recorded once and replayed: the same numbers as when called every time, on all devices of the build; refusals
 // while recording; and device memory as the programs meet it, with the engine usable after it ran out. On a build
 // without a GPU the CPU's part runs.
-#include "tensor/device/recorded_step.h"
+#include "tensor/device/device_runtime.h"
 
 #include "nn/training/optim.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/device_runtime.h"
 #include "tests/support/device.h"
 
 using namespace whence;

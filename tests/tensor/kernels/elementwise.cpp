@@ -31,7 +31,7 @@ KernelCase value(Unary f, const Shape& shape) {
       .name = to_text(facts_of(f).name, " of ", shape),
       .in = {argument(f, shape)},
       .out = {rows(shape)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.unary(f, p, in[0], out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.unary(f, p, in[0], out[0]); },
       .loops = [=](In in, In) { return mapped(in[0], y); },
       .any_strides = true};
 }
@@ -42,7 +42,7 @@ KernelCase derivative(Unary f, const Shape& shape) {
       .name = to_text(facts_of(f).name, " of ", shape),
       .in = {saved(f, shape), any(shape)},
       .out = {rows(shape)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.unary_backward(f, p, in[0], in[1], out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.unary_backward(f, p, in[0], in[1], out[0]); },
       .loops = [=](In in, In) { return mapped(in[0], in[1], [&](double v, double dy) { return dy * slope(v); }); },
       .any_strides = true};
 }
@@ -53,7 +53,7 @@ KernelCase second(Unary f, const std::vector<DType>& dtypes, index_t terms) {
   };
   KernelCase row = derivative(f, {4, 70});
   row.kernel = "unary_second", row.dtypes = dtypes, row.terms = {terms};
-  row.call = [=](JoinedKernels& k, In in, In out) { k.unary_second(f, p, in[0], in[1], out[0]); };
+  row.call = [=](Kernels& k, In in, In out) { k.unary_second(f, p, in[0], in[1], out[0]); };
   row.loops = [=](In in, In) { return mapped(in[0], in[1], [&](double v, double dy) { return dy * bend(v); }); };
   return row;
 }
@@ -92,7 +92,7 @@ KernelCase pair(Binary f, const Shape& left, const Shape& right) {
       .name = to_text(facts_of(f).name, " of ", left, " and ", right),
       .in = {expanded(any(left), shape), expanded(at_least(0.5, right), shape)},
       .out = {rows(shape)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.binary(f, in[0], in[1], out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.binary(f, in[0], in[1], out[0]); },
       .loops = [=](In in, In) { return mapped(in[0], in[1], y); },
       .any_strides = true};
 }
@@ -102,7 +102,7 @@ KernelCase masked(const Shape& shape, const Shape& smaller) {
       .name = to_text(shape, " by ", smaller),
       .in = {any(shape), expanded(mask(smaller), shape)},
       .out = {rows(shape)},
-      .call = [](JoinedKernels& k, In in, In out) { k.masked(in[0], in[1], -7, out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.masked(in[0], in[1], -7, out[0]); },
       .loops = [=](In in, In) { return mapped(in[0], in[1], y); },
       .terms = {0},
       .any_strides = true};
@@ -130,7 +130,7 @@ void add_pairs(KernelCases& table) {
   table.push_back({.kernel = "binary",
       .name = "in place",
       .out = {any(packs)},
-      .call = [](JoinedKernels& k, In, In out) { k.binary(functions::Add{}, out[0], out[0], out[0]); },
+      .call = [](Kernels& k, In, In out) { k.binary(functions::Add{}, out[0], out[0], out[0]); },
       .loops = [](In, In out) { return mapped(out[0], [](double x) { return 2 * x; }); }});
   table.push_back(pair(functions::Add{}, {5, 40001}, {40001}).on_threads());
   table.push_back(pair(functions::Add{}, of_a_model, of_a_model).counted(1));
@@ -167,7 +167,7 @@ KernelCase copy(const std::string& name, const Operand& from, const Operand& to,
       .name = name,
       .in = {from},
       .out = {to},
-      .call = [](JoinedKernels& k, In in, In out) { k.copy(in[0], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.copy(in[0], out[0]); },
       .loops =
           [](In in, In out) {
             return mapped(in[0], [&](double x) { return converted(x, in[0].dtype(), out[0].dtype()); });
@@ -180,7 +180,7 @@ KernelCase fill(const std::string& name, const Operand& out) {
   return {.kernel = "fill",
       .name = name,
       .out = {out},
-      .call = [](JoinedKernels& k, In, In y) { k.fill(y[0], 1); },
+      .call = [](Kernels& k, In, In y) { k.fill(y[0], 1); },
       .loops = [](In, In y) { return Numbers(read(y[0]).size(), 1); },
       .terms = {0},
       .dtypes = all_dtypes};
@@ -194,7 +194,7 @@ KernelCase copy_all(index_t tokens, const Shape& shape) {
       .name = to_text(tokens, " tokens and ", shape),
       .in = {turned(rows({2, tokens, 12, 64}), {0, 2, 1, 3}), rows(shape)},
       .out = {rows({2, 12, tokens, 64}), rows(shape)},
-      .call = [](JoinedKernels& k, In in, In out) { k.copy_all(in, out); },
+      .call = [](Kernels& k, In in, In out) { k.copy_all(in, out); },
       .loops =
           [](In in, In) {
             return Results{read(in[0]), read(in[1])};
@@ -208,7 +208,7 @@ KernelCase copy_rows(const Shape& shape) {
       .in = {rows(shape), chosen({2}, {1}, DType::i64)},
       .out = {rows({shape[0], shape[1], 2, shape[3]})},
       .call =
-          [](JoinedKernels& k, In in, In out) {
+          [](Kernels& k, In in, In out) {
             k.copy_rows({in.data(), 1}, out, -2, in[1]);
           },
       .loops = [](In in, In) { return read(raw::slice(in[0], 2, 2, 4)); },

@@ -1,7 +1,7 @@
 // Rows of kernels that read and add at indices, at positions, by distances, and along the keys of a convolution. Except
 // for rows that are added, their numbers on the CPU are judged as ops, by the references and duals of autograd/check.
 #include "tensor/convolution.h"
-#include "tensor/index_check.h"
+#include "tensor/kernels.h"
 #include "tensor/pairs.h"
 #include "tests/tensor/kernels/table.h"
 
@@ -23,7 +23,7 @@ KernelCase scatter(index_t to, index_t width, const Numbers& index, DType index_
       .name = to_text(count, " rows of ", width, " to ", to),
       .in = {chosen(index, {count}, index_dtype), rows({count, width})},
       .out = {rows({to, width})},
-      .call = [](JoinedKernels& k, In in, In out) { k.scatter_add_rows(in[0], in[1], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.scatter_add_rows(in[0], in[1], out[0]); },
       .loops = sums,
       .terms = {count}};
 }
@@ -63,14 +63,14 @@ KernelCase gather(const Shape& x, const Shape& index, const Shape& picked, int a
       .name = to_text(x, " at ", index),
       .in = {rows(x), below(x[axis], index)},
       .out = {rows(picked)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.gather(in[0], in[1], axis, out[0]); }};
+      .call = [=](Kernels& k, In in, In out) { k.gather(in[0], in[1], axis, out[0]); }};
 }
 KernelCase sum_by_index(const Shape& x, const Shape& index, const Shape& picked, int axis) {
   return {.kernel = "sum_by_index",
       .name = to_text(x, " at ", index),
       .in = {rows(picked), below(x[axis], index)},
       .out = {rows(x)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.sum_by_index(in[0], in[1], axis, out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.sum_by_index(in[0], in[1], axis, out[0]); },
       .terms = {picked[axis]}};
 }
 KernelCase checked_index(const Shape& shape) {
@@ -79,7 +79,7 @@ KernelCase checked_index(const Shape& shape) {
       .in = {below(32, shape)},
       .out = {below(32, shape)},
       .call =
-          [](JoinedKernels& k, In in, In out) {
+          [](Kernels& k, In in, In out) {
             k.copy(k.checked_index({"planted", "index", 32, -1}, in[0]), out[0]);
           },
       .loops = [](In in, In) { return read(in[0]); },
@@ -123,13 +123,13 @@ KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
       .name = to_text(table, " at ", places),
       .in = {rows(table), position},
       .out = {rows(places)},
-      .call = [](JoinedKernels& k, In in, In out) { k.lerp_at(in[0], in[1], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.lerp_at(in[0], in[1], out[0]); },
       .loops = read_at,
       .terms = {4}};
   if (!backward) return row;
   row.kernel = "lerp_at_backward", row.loops = gradients_at, row.terms = {places[-1]};
   row.in.push_back(rows(places)), row.out.push_back(rows(places)), row.out[0] = rows(table);
-  row.call = [](JoinedKernels& k, In in, In out) { k.lerp_at_backward(in[0], in[1], in[2], out[0], out[1]); };
+  row.call = [](Kernels& k, In in, In out) { k.lerp_at_backward(in[0], in[1], in[2], out[0], out[1]); };
   return row;
 }
 // Positions in f32, the rest in 16 bits: the bits of casts before and after.
@@ -137,7 +137,7 @@ KernelCase mixed_lerp(const Shape& table, const Shape& places, bool backward) {
   KernelCase row = lerp(table, places, backward);
   row.name += ", wide", row.dtypes = {DType::f16, DType::bf16}, row.in[1] = wide(row.in[1]);
   if (backward) row.out[1] = wide(row.out[1]);
-  row.composed = [call = row.call](JoinedKernels& k, In in, In out) {
+  row.composed = [call = row.call](Kernels& k, In in, In out) {
     const auto in_f32 = [](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, x.device()); };
     Tensors from = in, to = out;
     for (std::size_t n = 0; n < in.size(); n += 2) k.copy(in[n], from[n] = in_f32(in[n]));
@@ -153,25 +153,25 @@ KernelCase mixed_lerp(const Shape& table, const Shape& places, bool backward) {
 KernelCases by_distance(const Steps& steps, index_t heads) {
   const Shape table{heads, steps.count}, pairs{steps.batch(), heads, steps.query.size(1), steps.key.size(1)};
   const auto row = [&](const char* kernel, const std::vector<Operand>& in, const Shape& out, index_t terms,
-                       const std::function<void(JoinedKernels&, const Steps&, In, const Tensor&)>& call) {
+                       const std::function<void(Kernels&, const Steps&, In, const Tensor&)>& call) {
     return KernelCase{.kernel = kernel,
         .name = to_text(table, " and ", pairs),
         .in = in,
         .out = {rows(out)},
-        .call = [=](JoinedKernels& k, In given, In y) { call(k, steps.on(y[0].device()), given, y[0]); },
+        .call = [=](Kernels& k, In given, In y) { call(k, steps.on(y[0].device()), given, y[0]); },
         .terms = {terms}};
   };
   return {row("read_by_distance", {rows(table)}, pairs, 0,
-              [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.read_by_distance(by, in[0], y); }),
+              [](Kernels& k, const Steps& by, In in, const Tensor& y) { k.read_by_distance(by, in[0], y); }),
       row("sum_by_distance", {rows(pairs)}, table, steps.batch() * pairs[2],
-          [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.sum_by_distance(by, in[0], y); })};
+          [](Kernels& k, const Steps& by, In in, const Tensor& y) { k.sum_by_distance(by, in[0], y); })};
 }
 KernelCase band_mask(const Shape& seen, const Band& band, bool padded) {
   return {.kernel = "band_mask",
       .name = to_text(seen, padded ? ", padded" : "", ", before ", band.before, ", after ", band.after),
       .in = {padded ? mask({seen[0], 1, 1, seen[3]}) : none()},
       .out = {mask(seen)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.band_mask(band, in[0], out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.band_mask(band, in[0], out[0]); },
       .loops =
           [=](In in, In) {
             const Numbers present = padded ? read(in[0]) : Numbers();
@@ -212,7 +212,7 @@ KernelCases convolutions(const Convolution& at) {
         .name = to_text(x, " by ", weight, adjoint ? ", adjoint" : ""),
         .in = {rows(x), by, bias},
         .out = {rows(out)},
-        .call = [=](JoinedKernels& k, In in, In y) { k.convolve_keys(at, in[0], in[1], adjoint, in[2], y[0]); },
+        .call = [=](Kernels& k, In in, In y) { k.convolve_keys(at, in[0], in[1], adjoint, in[2], y[0]); },
         .terms = {at.terms()}};
   };
   return {row(rows(weight), none(), false), row(rows(weight), rows({at.outputs}), false),
@@ -221,7 +221,7 @@ KernelCases convolutions(const Convolution& at) {
           .name = to_text(x, " by ", weight),
           .in = {rows(x), rows(out)},
           .out = {rows(weight)},
-          .call = [=](JoinedKernels& k, In in, In y) { k.convolve_keys_weight(at, in[0], in[1], y[0]); },
+          .call = [=](Kernels& k, In in, In y) { k.convolve_keys_weight(at, in[0], in[1], y[0]); },
           .terms = {std::max<index_t>(at.batch * at.rows * at.keys_out, 1)}}};
 }
 void add_convolutions(KernelCases& table) {

@@ -53,7 +53,7 @@ KernelCases products(const Problem& problem, const Operand& a, const Operand& b,
         .in = {a, b, plain ? none() : laid({out[-1]}, Layout::sliced)},
         .out = {rows(out), stretched ? rows(out) : none()},
         .call =
-            [=](JoinedKernels& k, In in, In y) {
+            [=](Kernels& k, In in, In y) {
               const Tensor* bias = plain ? nullptr : &in[2];
               k.matmul(with_batches(in[0], out), with_batches(in[1], out), bias, alpha, y[0]);
               if (stretched) k.copy(raw::matmul(in[0], in[1], alpha, bias), y[1]);
@@ -137,7 +137,7 @@ KernelCase matmul_gelu(const Shape& a, const Shape& b, bool more) {
       .name = to_text(a, " by ", b, more ? ", with a bias" : ""),
       .in = {rows(a), laid(b, Layout::permuted), more ? rows({b[1]}) : none()},
       .out = {rows({a[0], b[1]}), rows({a[0], b[1]})},
-      .call = [=](JoinedKernels& k, In in, In y) { k.matmul_gelu(in[0], in[1], more ? &in[2] : nullptr, y[0], y[1]); },
+      .call = [=](Kernels& k, In in, In y) { k.matmul_gelu(in[0], in[1], more ? &in[2] : nullptr, y[0], y[1]); },
       .loops = both,
       .terms = {a[1]}};
 }
@@ -153,7 +153,7 @@ KernelCase matmul_gelu_backward(const Shape& a, const Shape& b, bool more) {
       .name = to_text(a, " by ", b, more ? ", with sums" : ""),
       .in = {rows(a), rows(b), rows({a[0], b[1]})},
       .out = {rows({a[0], b[1]}), more ? rows({b[1]}) : none()},
-      .call = [](JoinedKernels& k, In in, In y) { k.matmul_gelu_backward(in[0], in[1], in[2], y[0], y[1]); },
+      .call = [](Kernels& k, In in, In y) { k.matmul_gelu_backward(in[0], in[1], in[2], y[0], y[1]); },
       .loops = both,
       .terms = {a[1]}};
 }
@@ -168,7 +168,7 @@ KernelCase matmul_row_sums(const Shape& a, const Shape& b) {
       .name = to_text(a, " by ", b),
       .in = {laid(a, Layout::permuted), rows(b)},
       .out = {rows({a[0], b[1]}), rows({a[0]})},
-      .call = [](JoinedKernels& k, In in, In y) { k.matmul_row_sums(in[0], in[1], y[0], y[1]); },
+      .call = [](Kernels& k, In in, In y) { k.matmul_row_sums(in[0], in[1], y[0], y[1]); },
       .loops = both,
       .terms = {a[1]}};
 }

@@ -35,7 +35,7 @@ KernelCase reduce(Reduction f, const Operand& x, const Shape& shape, const Shape
       .name = to_text(f == Reduction::sum ? "sum of " : "maximum of ", shape, " to ", to),
       .in = {x},
       .out = {rows(to)},
-      .call = [f](JoinedKernels& k, In in, In out) { k.reduce(f, in[0], out[0]); },
+      .call = [f](Kernels& k, In in, In out) { k.reduce(f, in[0], out[0]); },
       .loops = [=](In in, In) { return reduced(f, in[0], to); },
       .terms = {std::max<index_t>(numel(to) > 0 ? numel(shape) / numel(to) : 1, 1)}};
 }
@@ -74,7 +74,7 @@ KernelCase argmax(const Operand& x, index_t count) {
       .name = to_text(count, " rows"),
       .in = {x},
       .out = {of(DType::i64, rows({count}))},
-      .call = [](JoinedKernels& k, In in, In out) { k.argmax(in[0], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.argmax(in[0], out[0]); },
       .loops = [](In in, In) { return places_of_maxima(in[0]); }};
 }
 
@@ -133,7 +133,7 @@ KernelCase softmax(const std::string& name, const Shape& shape, const Operand& s
       .name = to_text(shape, ", ", name),
       .in = {rows(shape), seen},
       .out = {rows(shape)},
-      .call = [](JoinedKernels& k, In in, In out) { k.softmax(in[0], in[1], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.softmax(in[0], in[1], out[0]); },
       .loops =
           [=](In in, In) {
             const Numbers x = read(in[0]);
@@ -156,7 +156,7 @@ KernelCase softmax_backward(const Shape& shape) {
       .name = to_text(shape),
       .in = {rows(shape), rows(shape)},
       .out = {rows(shape)},
-      .call = [](JoinedKernels& k, In in, In out) { k.softmax_backward(in[0], in[1], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.softmax_backward(in[0], in[1], out[0]); },
       .loops = [=](In in, In) { return softmax_gradient(read(in[0]), read(in[1]), shape[-1]); },
       .terms = {shape[-1]},
       .prepare = [](In in) { kernels(in[0]).softmax(in[0], {}, in[0]); }};
@@ -245,13 +245,13 @@ KernelCase norm(const OfNorm& of, bool added) {
           of.centered ? rows({of.width}) : none()},
       .out = {added ? rows(of.shape()) : none(), rows(of.shape()), of.centered ? wide(rows({of.count})) : none(),
           wide(rows({of.count}))},
-      .call = [=](JoinedKernels& k, In in,
+      .call = [=](Kernels& k, In in,
                   In out) { k.norm(in[0], in[1], in[2], in[3], of.epsilon(), out[0], out[1], out[2], out[3]); },
       .loops = normed,
       .terms = {of.width},
       .launches = 1};
   if (added)
-    row.composed = [=](JoinedKernels& k, In in, In out) {
+    row.composed = [=](Kernels& k, In in, In out) {
       k.binary(functions::Add{}, in[0], in[1], out[0]);
       k.norm(out[0], {}, in[2], in[3], of.epsilon(), {}, out[1], out[2], out[3]);
     };
@@ -283,7 +283,7 @@ KernelCase norm_backward(const OfNorm& of, unsigned asked, bool added) {
       .in = {rows(of.shape()), rows({of.width}), of.centered ? wide(rows({of.count})) : none(), wide(rows({of.count})),
           added ? rows(of.shape()) : none(), rows(of.shape())},
       .out = {if_asked(1, of.shape()), if_asked(2, {of.width}), if_asked(4, {of.width})},
-      .call = [](JoinedKernels& k, In in,
+      .call = [](Kernels& k, In in,
                   In out) { k.norm_backward(in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]); },
       .loops = gradients,
       .terms = {of.width, of.count},
@@ -342,7 +342,7 @@ KernelCase cross_entropy(index_t count, index_t width) {
       .name = to_text(count, " rows of ", width),
       .in = {rows({count, width}), below(width, {count})},
       .out = {wide(rows({count, 2})), wide(rows({count}))},
-      .call = [](JoinedKernels& k, In in, In out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); },
+      .call = [](Kernels& k, In in, In out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); },
       .loops = losses,
       .terms = {width},
       .prepare = [=](In in) { in[1].data<index_t>()[0] = width - 1, in[1].data<index_t>()[1] = -7; },
@@ -358,9 +358,7 @@ KernelCase cross_entropy_backward(index_t count, index_t width) {
     of_targets(in);
     kernels(in[0]).cross_entropy(in[0], in[1], -7, in[2], Tensor::like(in[2], {count}));
   };
-  row.call = [](JoinedKernels& k, In in, In out) {
-    k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]);
-  };
+  row.call = [](Kernels& k, In in, In out) { k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]); };
   row.loops = [=](In in, In) {
     const Numbers x = read(in[0]), norm = read(in[2]);
     const double dy = read(in[3])[0] * 0.125;
@@ -385,7 +383,7 @@ KernelCase running_sum(const Shape& shape, bool reverse) {
       .name = to_text(shape, reverse ? ", from the end" : ""),
       .in = {rows(shape)},
       .out = {rows(shape)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.cumulative_sum(in[0], reverse, out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.cumulative_sum(in[0], reverse, out[0]); },
       .loops = sums,
       .terms = {shape[-1]}};
 }
@@ -394,7 +392,7 @@ KernelCase mixed_sum(const Shape& shape, bool reverse, bool widens) {
   KernelCase row = running_sum(shape, reverse);
   (widens ? row.out : row.in)[0] = wide(rows(shape));
   row.name += widens ? ", wide" : ", of wide", row.dtypes = {DType::f16, DType::bf16};
-  row.composed = [=](JoinedKernels& k, In in, In out) {
+  row.composed = [=](Kernels& k, In in, In out) {
     const Tensor cast = Tensor::empty(shape, DType::f32, in[0].device());
     if (widens) k.copy(in[0], cast);
     k.cumulative_sum(widens ? cast : in[0], reverse, widens ? out[0] : cast);

@@ -50,11 +50,11 @@ KernelCase adam(const std::string& name, const std::vector<Part>& parts, const A
   if (with_controls) said.gradient_scale = 77, said.learning_rate = 88, said.step = 99;  // not used
   KernelCase row{.kernel = "adam_all",
       .name = name,
-      .call = [=](JoinedKernels& k, In in, In out) { k.adam_all(said, in.back(), entries_of(in, out)); },
+      .call = [=](Kernels& k, In in, In out) { k.adam_all(said, in.back(), entries_of(in, out)); },
       .loops = [=](In in, In out) { return adam_of(step, entries_of(in, out)); },
       .terms = {4},
       .dtypes = {DType::f32}};
-  row.composed = [=](JoinedKernels& k, In in, In out) {
+  row.composed = [=](Kernels& k, In in, In out) {
     for (const AdamEntry& entry : entries_of(in, out)) {
       k.adam_all(said, in.back(), {&entry, 1});
       if (entry.shadow.defined()) k.copy(entry.weight, entry.shadow);
@@ -128,7 +128,7 @@ KernelCase sum_of_squares(const std::vector<Part>& parts, double unit) {
   KernelCase row{.kernel = "sum_of_squares",
       .name = to_text(parts.size(), " in units of ", unit),
       .out = {of(DType::f64, rows({1}))},
-      .call = [=](JoinedKernels& k, In in, In out) { k.sum_of_squares(in, unit, out[0]); },
+      .call = [=](Kernels& k, In in, In out) { k.sum_of_squares(in, unit, out[0]); },
       .loops = total,
       .terms = {10000},
       .dtypes = {DType::f32}};
@@ -149,7 +149,7 @@ KernelCase clip_scale(double number, double max_norm) {
       .name = to_text("the root of ", number, " to ", max_norm),
       .in = {chosen({number}, {1}, DType::f64)},
       .out = {controls_of({1e-2, 0.9, 0.99, 1e-8, 0.1, 0.01, 0.5, 3}, max_norm, loss_scale)},
-      .call = [](JoinedKernels& k, In in, In out) { k.clip_scale(in[0], out[0]); },
+      .call = [](Kernels& k, In in, In out) { k.clip_scale(in[0], out[0]); },
       .loops = controls,
       .terms = {0},
       .dtypes = {DType::f64}};
@@ -158,12 +158,12 @@ KernelCase clip_scale(double number, double max_norm) {
 // ---- Random numbers, which tests/tensor/random.cpp checks on the CPU.
 
 const Stream stream(7, "kernels", 3);
-KernelCase random(const char* kernel, const std::function<void(JoinedKernels&, const Tensor&)>& draw,
+KernelCase random(const char* kernel, const std::function<void(Kernels&, const Tensor&)>& draw,
     const std::function<double(std::uint64_t, DType)>& number) {
   return {.kernel = kernel,
       .name = "101",
       .out = {rows({101})},
-      .call = [=](JoinedKernels& k, In, In out) { draw(k, out[0]); },
+      .call = [=](Kernels& k, In, In out) { draw(k, out[0]); },
       .loops =
           [=](In, In out) {
             Numbers all;
@@ -187,12 +187,12 @@ KernelCases step_cases() {
     for (const double max_norm : {1.0, infinity}) table.push_back(clip_scale(number, max_norm));
   table.push_back(clip_scale(25, 1).counted(1)), table.back().dtypes = {DType::f64};
   table.push_back(random(
-      "random_uniform", [](JoinedKernels& k, const Tensor& y) { k.random_uniform(y, stream, -1, 3); },
+      "random_uniform", [](Kernels& k, const Tensor& y) { k.random_uniform(y, stream, -1, 3); },
       [](std::uint64_t n, DType dtype) {
         return -1 + 4 * (dtype == DType::f64 ? stream.uniform53(n) : static_cast<double>(stream.uniform(n)));
       }));
   table.push_back(random(
-      "random_normal", [](JoinedKernels& k, const Tensor& y) { k.random_normal(y, stream, 0.5, 2); },
+      "random_normal", [](Kernels& k, const Tensor& y) { k.random_normal(y, stream, 0.5, 2); },
       [](std::uint64_t n, DType) { return 0.5 + 2 * stream.normal(n); }));
   return table;
 }

@@ -208,7 +208,7 @@ void walk_on_cpu(const KernelCases& rows) {
     for_each_way(row, [&](const Draw& draw) {
       const Guards guards;
       const Given before = given(row, draw);
-      JoinedKernels& cpu = joined_kernels(Device::cpu());
+      Kernels& cpu = kernels(Device::cpu());
       const auto run = [&](int count, const auto& call) {
         const WithThreads chosen(count);
         Given after{twins(before.in), twins(before.out)};
@@ -246,14 +246,14 @@ void walk_on_cpu(const KernelCases& rows) {
   }
 }
 
-// report_faults writes nothing: "an index out of range is reported" in tests/cuda/elementwise.cpp tests it. Tiled attention
-// and products of few rows exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
+// report_faults writes nothing: "an index out of range is reported" in tests/cuda/elementwise.cpp tests it. Tiled attention,
+// products of few rows and layouts exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
 TEST_CASE("every kernel has a row in the table") {
-  std::set<std::string> in_table{
-      "report_faults", "attention", "attention_backward", "mix", "mix_backward", "matmul_beside"},
+  std::set<std::string> in_table{"report_faults", "attention", "attention_backward", "mix", "mix_backward",
+      "matmul_beside", "product_rows", "is_transposed_view", "is_copied_by_products"},
       declared;
   for (const KernelCase& row : all_kernel_cases()) in_table.insert(row.kernel);
-  for (const char* name : {"kernels.h", "device/joined_kernels.h"})
+  for (const char* name : {"kernels.h", "device/gpu_kernels.h"})
     for (const auto& found : all_matches(text_of(source_folder() + "/tensor/" + name), R"(virtual \w+ (\w+)\()"))
       declared.insert(found[1]);
   CHECK(declared.size() >= 44);

@@ -1,4 +1,4 @@
-// One table of calls to the kernels of a device (tensor/kernels.h, tensor/device/joined_kernels.h). Its rows are in
+// One table of calls to the kernels of a device (tensor/kernels.h). Its rows are in
 // this folder, by family. Every row runs on the CPU (walk_on_cpu), and on a GPU against the CPU (tests/cuda/walk.h). Rows in shapes of a transformer are also held to their costs on a GPU
 // (tests/cuda/emulator/costs.cpp).
 #pragma once
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/device/joined_kernels.h"
+#include "tensor/kernels.h"
 #include "tests/support/tensors.h"
 
 namespace whence::test {
@@ -50,7 +50,7 @@ Operand expanded(const Operand& operand, const Shape& shape);
 struct KernelCase {
   std::string kernel, name;
   std::vector<Operand> in = {}, out = {};  // outputs before the call, which may add to them
-  std::function<void(JoinedKernels&, In in, In out)> call;
+  std::function<void(Kernels&, In in, In out)> call;
   // The expected result, in double. Empty: the numbers of the same call in duals, except in integers and bool.
   std::function<Results(In in, In out)> loops = {};
   // The number of terms in each number of an output; the last entry is for all further outputs. 0: nothing is rounded.

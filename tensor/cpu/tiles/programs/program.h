@@ -10,8 +10,7 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> struct Program {
   void take(Cutter<T>&, const Problem<T>&, bool /*backward*/) {}  // scratch
   void head(const Problem<T>&, extent /*b*/, extent /*h*/) {}     // before a head's blocks
-  void block(const QueryBlock<T>&) {}                             // before a block's tiles, which come from the last
-                                                                  // key down
+  void block(const QueryBlock<T>&) {}                             // before a block's tiles, from the last key down
   void add(const Tile<T>&, T* /*x*/) {}                           // forward, and again in backward
 
   // Forward: a program may sum the pattern, as the values are. `fade` scales earlier sums after a top has risen.

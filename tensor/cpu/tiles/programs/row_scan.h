@@ -89,11 +89,8 @@ template <class T> struct RowScan : Program<T> {
   void add(const Tile<T>& tile, T* x) {
     const extent columns = tile.block.columns;
     if (!runs(tile.block.p)) return;
-    T *const kept_gate = backward ? up_keys.of_tile(tile, up_keys.factor) : nullptr, *const slopes =
-                                                                                         backward
-                                                                                             ? up_keys.of_tile(
-                                                                                                   tile, up_keys.dx)
-                                                                                             : nullptr;
+    T* const kept_gate = backward ? up_keys.of_tile(tile, up_keys.factor) : nullptr;
+    T* const slopes = backward ? up_keys.of_tile(tile, up_keys.dx) : nullptr;
     if (gates.query.at) gates.products(tile, gate_scores);
     was_at_last = at_last;
     const T* const positions = p_of_pairs;

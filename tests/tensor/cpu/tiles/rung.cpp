@@ -1,5 +1,5 @@
-// The first rung of tiled attention (tensor/cpu/tiles/rung.h) against the reference executor, and the tiles against it.
-#include "tensor/cpu/tiles/rung.h"
+// The first rung of tiled attention (tests/tensor/cpu/tiles/rung.h) against the reference executor, and the tiles against it.
+#include "tests/tensor/cpu/tiles/rung.h"
 
 #include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"

@@ -1,5 +1,5 @@
-// The first rung of the head mix (tensor/cpu/tiles/rung_mix.h) against the reference executor, and the tiles against it.
-#include "tensor/cpu/tiles/rung_mix.h"
+// The first rung of the head mix (tests/tensor/cpu/tiles/rung_mix.h) against the reference executor, and the tiles against it.
+#include "tests/tensor/cpu/tiles/rung_mix.h"
 
 #include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"

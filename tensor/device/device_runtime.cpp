@@ -1,9 +1,19 @@
-#include "tensor/device/recorded_step.h"
+#include "tensor/device/device_runtime.h"
 
 #include "tensor/backend.h"
-#include "tensor/kernels.h"
+#include "tensor/error.h"
 
 namespace whence {
+
+DeviceRuntime& runtime_of(Device device) {
+  if (device.is_cpu())
+    fail("runtime_of", "cpu given; a GPU is required; the CPU records nothing and has nothing to wait for");
+  return *backend_of(device).runtime;
+}
+
+void synchronise(Device device) {
+  if (!device.is_cpu()) runtime_of(device).synchronise();
+}
 
 RecordedStep::RecordedStep(Device device, Work work) : device_(device), work_(std::move(work)) {}
 

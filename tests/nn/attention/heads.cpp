@@ -1,6 +1,6 @@
 // Query heads that share keys and values: the assignment of heads, the order of sums, precisions, decoding. A column of
 // the conformance matrix compares every scheme and executor with copied keys.
-#include "nn/attention/key_heads.h"
+#include "nn/attention/heads.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // "Did you mean".
-#include "tensor/suggest.h"
+#include "tensor/error.h"
 
 #include <doctest/doctest.h>
 
