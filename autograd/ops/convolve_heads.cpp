@@ -7,24 +7,23 @@
 // The sums are linear in each argument, and the derivatives of each are the other two. So second derivatives exist.
 #include "autograd/convolve_heads.h"
 
-#include <algorithm>
-
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "tensor/launch.h"
-#include "tensor/parallel.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-constexpr index_t most_taps = 63, tile = 256;  // keys at once on the CPU
+constexpr index_t most_taps = 63;
+
+WHENCE_HD index_t least(index_t a, index_t b) { return a < b ? a : b; }
 
 struct Facts {
   index_t heads, rows, keys, queries, taps, reach;
   bool flipped;
 
-  WHENCE_HD index_t end_of(index_t row) const { return row + reach < keys ? row + reach + 1 : keys; }
+  WHENCE_HD index_t end_of(index_t row) const { return least(row + reach + 1, keys); }
   // Returns the row that row i reads with kernel row a; it is below 0 or at least `rows` if there is none.
   WHENCE_HD index_t row_read(index_t i, index_t a) const { return flipped ? i + queries - 1 - a : i - queries + 1 + a; }
   WHENCE_HD index_t place_read(index_t c) const {
@@ -38,25 +37,24 @@ Facts facts_of(const Tensor& x, const Shape& kernel, index_t reach, bool flipped
 
 // to[n] = x[begin + n] in compute type, 0 where the row has no such key.
 template <class T, class C> WHENCE_HD void load_keys(const T* x, index_t begin, index_t count, index_t end, C* to) {
-  const index_t low = begin < 0 ? (-begin < count ? -begin : count) : 0,
-                last = end - begin < count ? end - begin : count;
+  const index_t low = begin < 0 ? least(-begin, count) : 0, last = least(end - begin, count);
   for (index_t n = 0; n < low; ++n) to[n] = C(0);
 #pragma omp simd
   for (index_t n = low; n < last; ++n) to[n] = C(x[begin + n]);
   for (index_t n = last > low ? last : low; n < count; ++n) to[n] = C(0);
 }
 
-// CPU: one index is a tile of a row.
-template <class T> struct ConvolveTile {
+// One index is a tile of a row.
+template <class T, index_t tile> struct ConvolveTile {
   const T *x, *weight;
   T* y;
   Facts at;
   index_t blocks;  // tiles of a row
-  void operator()(index_t index) const {
+  WHENCE_HD void operator()(index_t index) const {
     using C = compute_t<T>;
     const index_t line = index / blocks, plane = line / at.rows, i = line % at.rows, begin = index % blocks * tile,
-                  all = std::min(begin + tile, at.keys), end = at.end_of(i),
-                  count = std::min(end, all) - begin;  // number of keys that are not 0
+                  all = least(begin + tile, at.keys), end = at.end_of(i),
+                  count = least(end, all) - begin;  // number of keys that are not 0
     C sums[tile] = {}, moved[tile + most_taps - 1];
     for (index_t a = 0; a < at.queries && count > 0; ++a) {
       const index_t row = at.row_read(i, a);
@@ -79,7 +77,7 @@ template <class T> struct ConvolveTile {
   }
 };
 
-template <class C> C dot(const C* a, const C* b, index_t count) {
+template <class C> WHENCE_HD C dot(const C* a, const C* b, index_t count) {
   C sum = C(0);
   if constexpr (std::is_same_v<C, Dual>) {
     for (index_t n = 0; n < count; ++n) sum += a[n] * b[n];
@@ -90,12 +88,12 @@ template <class C> C dot(const C* a, const C* b, index_t count) {
   return sum;
 }
 
-// CPU: one index is the contribution of a row of g to a row of its head's kernel.
-template <class T> struct KernelOfRow {
+// One index is the contribution of a row of g to a row of its head's kernel.
+template <class T, index_t tile> struct KernelOfRow {
   const T *g, *x;
   compute_t<T>* sums;  // [b h i q k]
   Facts at;
-  void operator()(index_t index) const {
+  WHENCE_HD void operator()(index_t index) const {
     using C = compute_t<T>;
     const index_t line = index / at.queries, a = index % at.queries, i = line % at.rows, row = at.row_read(i, a),
                   end = at.end_of(i);
@@ -103,7 +101,7 @@ template <class T> struct KernelOfRow {
     for (index_t c = 0; c < at.taps; ++c) to[c] = C(0);
     if (row < 0 || row >= at.rows) return;
     for (index_t begin = 0; begin < end; begin += tile) {
-      const index_t count = std::min(tile, end - begin);
+      const index_t count = least(tile, end - begin);
       load_keys(g + line * at.keys, begin, count, end, given);
       load_keys(x + (line - i + row) * at.keys, begin - at.taps / 2, count + at.taps - 1, at.end_of(row), moved);
       for (index_t c = 0; c < at.taps; ++c) to[c] += dot<C>(given, moved + at.place_read(c), count);
@@ -111,48 +109,12 @@ template <class T> struct KernelOfRow {
   }
 };
 
-// GPU: one index is a number of y.
-template <class T> struct ConvolveOne {
-  const T *x, *weight;
-  T* y;
-  Facts at;
-  WHENCE_HD void operator()(index_t index) const {
-    using C = compute_t<T>;
-    const index_t line = index / at.keys, j = index % at.keys, plane = line / at.rows, i = line % at.rows;
-    C sum = C(0);
-    for (index_t a = 0; a < at.queries && j < at.end_of(i); ++a) {
-      const index_t row = at.row_read(i, a);
-      if (row < 0 || row >= at.rows) continue;
-      for (index_t c = 0; c < at.taps; ++c)
-        if (const index_t key = j - at.taps / 2 + at.place_read(c); key >= 0 && key < at.end_of(row))
-          sum += C(weight[(plane % at.heads * at.queries + a) * at.taps + c]) * C(x[(line - i + row) * at.keys + key]);
-    }
-    y[index] = static_cast<T>(sum);
-  }
-};
-
-// GPU: one index is the contribution of a row of g to a number of its head's kernel.
-template <class T> struct KernelOfTap {
-  const T *g, *x;
-  compute_t<T>* sums;  // [b h i q k]
-  Facts at;
-  WHENCE_HD void operator()(index_t index) const {
-    using C = compute_t<T>;
-    const index_t c = index % at.taps, a = index / at.taps % at.queries, line = index / at.taps / at.queries,
-                  i = line % at.rows, row = at.row_read(i, a), step = at.place_read(c) - at.taps / 2;
-    C sum = C(0);
-    for (index_t j = 0; row >= 0 && row < at.rows && j < at.end_of(i); ++j)
-      if (j + step >= 0 && j + step < at.end_of(row))
-        sum += C(g[line * at.keys + j]) * C(x[(line - i + row) * at.keys + j + step]);
-    sums[index] = sum;
-  }
-};
-
-// Calls body(i) for every i below count; each call takes about `cost` products.
-template <class Body> void on_the_cpu(index_t count, index_t cost, const Body& body) {
-  parallel_for(count, std::max<index_t>(1, 16384 / (cost + 1)), [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) body(i);
-  });
+// Calls f with the number of keys that an index holds at once: vectors of them on a CPU, few on a GPU.
+template <class F> void with_tile(Device device, const F& f) {
+  if (device.is_cpu())
+    f(std::integral_constant<index_t, 256>{});
+  else
+    f(std::integral_constant<index_t, 16>{});
 }
 
 struct ConvolveHeads {
@@ -169,12 +131,12 @@ struct ConvolveHeads {
     const Tensor from = raw::contiguous(x), kernel = raw::contiguous(weight), y = Tensor::like(from, x.shape());
     const Facts at = facts_of(x, weight.shape(), reach, flipped);
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
-      const index_t blocks = (at.keys + tile - 1) / tile;
-      if (x.device().is_cpu())
-        on_the_cpu(x.size(0) * at.heads * at.rows * blocks, std::min(tile, at.keys) * at.queries * at.taps,
-            ConvolveTile<T>{from.data<T>(), kernel.data<T>(), y.data<T>(), at, blocks});
-      else
-        launch(name, x.device(), y.numel(), ConvolveOne<T>{from.data<T>(), kernel.data<T>(), y.data<T>(), at});
+      with_tile(x.device(), [&]<index_t tile>(std::integral_constant<index_t, tile>) {
+        const index_t blocks = (at.keys + tile - 1) / tile;
+        launch(name, x.device(), x.size(0) * at.heads * at.rows * blocks,
+            ConvolveTile<T, tile>{from.data<T>(), kernel.data<T>(), y.data<T>(), at, blocks},
+            least(tile, at.keys) * at.queries * at.taps);
+      });
     });
     return y;
   }
@@ -208,11 +170,10 @@ struct HeadKernelGradient {
                      {x.size(0), x.size(1), x.size(2), queries, taps}, compute_dtype(x.dtype()), x.device());
     const Facts at = facts_of(x, {x.size(1), queries, taps}, reach, flipped);
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
-      compute_t<T>* const to = sums.data<compute_t<T>>();
-      if (x.device().is_cpu())
-        on_the_cpu(sums.numel() / taps, at.keys * taps, KernelOfRow<T>{given.data<T>(), from.data<T>(), to, at});
-      else
-        launch(name, x.device(), sums.numel(), KernelOfTap<T>{given.data<T>(), from.data<T>(), to, at});
+      with_tile(x.device(), [&]<index_t tile>(std::integral_constant<index_t, tile>) {
+        launch(name, x.device(), sums.numel() / taps,
+            KernelOfRow<T, tile>{given.data<T>(), from.data<T>(), sums.data<compute_t<T>>(), at}, at.keys * taps);
+      });
     });
     return raw::cast(raw::reduce(Reduction::sum, sums, {0, 2}, false), x.dtype());
   }
