@@ -167,10 +167,4 @@ std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId>
   return to_text(unknown, " of ", ids.size(), " tokens are unknown text: U+FFFD is read in its place");
 }
 
-void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {
-  if (tokeniser.vocabulary() == model_vocabulary) return;
-  throw FileError("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
-      "; the tokeniser that the model was trained with required");
-}
-
 }  // namespace whence::language

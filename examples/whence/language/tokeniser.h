@@ -82,7 +82,4 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 // Returns a sentence that counts the `ids` of unknown text; empty if there are none.
 [[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
 
-// FileError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
-void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary);
-
 }  // namespace whence::language
