@@ -72,7 +72,8 @@ index_t own_context(const TransformerOptions& model) {
 }
 
 void check(const CommandLine& line, const Options& options) {
-  require_one_run(options.runs);
+  if (options.runs.size() != 1)
+    throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
     line.refuse_unless(name, !options.greedy, "beside --greedy, which draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"})

@@ -142,13 +142,6 @@ void encode_document(
   size.unknown += tokeniser.unknown() < 0 ? 0 : std::ranges::count(made, tokeniser.unknown());
 }
 
-std::vector<std::pair<std::string, std::string>> description_of(
-    const CorpusOptions& options, const std::string& data, const Tokeniser& tokeniser) {
-  return {{"data", data}, {"tokeniser", tokeniser.hash()}, {"blank-lines", std::to_string(options.blank_lines)},
-      {"validation", options.validation_data.empty() ? exact(options.validation_share) : "a file"},
-      {"split-seed", std::to_string(options.split_seed)}};
-}
-
 }  // namespace
 
 void declare(Fields& line, CorpusOptions& options) {
@@ -279,7 +272,10 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) {
   Documents documents[part_count];
   read_documents(options, files, documents, notes_);
   hash_ = hash_of(files);
-  description_ = description_of(options, hash_, tokeniser);
+  description_ = {{"data", hash_}, {"tokeniser", tokeniser.hash()},
+      {"blank-lines", std::to_string(options.blank_lines)},
+      {"validation", options.validation_data.empty() ? exact(options.validation_share) : "a file"},
+      {"split-seed", std::to_string(options.split_seed)}};
   std::vector<std::string> notes;
   for (std::size_t part = 0; part < part_count; ++part) {
     for (const auto& file : files[part]) {

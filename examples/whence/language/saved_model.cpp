@@ -136,11 +136,6 @@ void require_same_meaning(const RunRecord& record, const TransformerOptions& mod
   }
 }
 
-void require_one_run(const std::vector<std::string>& runs) {
-  if (runs.size() != 1)
-    throw InputError(runs.size(), " runs given; the folder of one run of train lm required as the first word");
-}
-
 SavedModel language_model_without_weights(const std::string& folder, const std::string& executor) {
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
@@ -155,7 +150,9 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   const auto hash = std::ranges::find(facts, "tokeniser.sha256", &Facts::value_type::first);
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
     throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
-  require_same_vocabulary(*saved.tokeniser, options.vocabulary);
+  if (saved.tokeniser->vocabulary() != options.vocabulary)
+    throw FileError(file, ": tokeniser: it has ", saved.tokeniser->vocabulary(), " tokens and the model ",
+        options.vocabulary, "; the tokeniser that the model was trained with required");
   try {
     require_room_for(options, place, folder + "/weights.safetensors");
     saved.model = std::make_unique<Transformer>(options);

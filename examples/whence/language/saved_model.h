@@ -28,18 +28,15 @@ inline constexpr const char* text_study = "lm";
 // For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
 // {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
-// Reads a model's options from such facts. FileError with `place` when one is missing, unknown, or of another kind.
 // Throws InputError if weights of the run mean something else in such a model. Shapes are not compared.
 void require_same_meaning(const RunRecord& record, const TransformerOptions& model, const std::string& place);
+// Reads a model's options from such facts. FileError with `place` when one is missing, unknown, or of another kind.
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);
 
 struct SavedModel {
   std::unique_ptr<Transformer> model;
   TokeniserPointer tokeniser;
 };
-
-// For a command line with one run: InputError for none and for several.
-void require_one_run(const std::vector<std::string>& runs);
 
 // Builds the model without its weights, for a caller that loads a checkpoint's, say. Throws as the next function.
 [[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});

@@ -1,7 +1,6 @@
 #include "examples/whence/language/tokeniser.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <unordered_map>
 
@@ -16,120 +15,78 @@ constexpr std::uint64_t largest_tokeniser = 1 << 28;  // far above any vocabular
 constexpr std::int64_t most_tokens = 1 << 22;
 constexpr std::size_t part_bytes = std::size_t{1} << 20;
 
-Json head_of(const Tokeniser& tokeniser) {
-  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", tokeniser.kind()},
-      {"vocabulary", tokeniser.vocabulary()}};
+constexpr const char* kinds[] = {"bytes", "characters", "tokens"};
+
+Json file_of(Tokeniser::Kind kind, std::size_t vocabulary) {
+  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kinds[static_cast<std::size_t>(kind)]},
+      {"vocabulary", vocabulary}};
 }
 
-class Bytes final : public Tokeniser {
- public:
-  Bytes() {  // token i is byte i; token() gives views into this table
-    for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(i);
+// Returns the bytes that a token file spells by characters U+0000 to U+00FF, because JSON has no bytes.
+std::string bytes_of(std::string_view spelled, const Json& file) {
+  std::string bytes;
+  while (!spelled.empty()) {
+    const CodePoint code = first_code_point(spelled);
+    if (code.value > 0xFF)
+      file.refuse(to_text("a token has the character ", code.value, "; 0 to 255, each for a byte, required"));
+    bytes += static_cast<char>(code.value);
+    spelled.remove_prefix(code.bytes);
   }
-  std::string kind() const override { return "bytes"; }
-  index_t vocabulary() const override { return 256; }
-  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
-    const std::string_view part = text.substr(0, part_bytes);
-    for (const char c : part) ids.push_back(static_cast<unsigned char>(c));
-    return part.size();
-  }
-  std::string_view token(TokenId id) const override { return {&bytes_[static_cast<std::size_t>(id)], 1}; }
-  std::string json() const override { return head_of(*this).page(1) + '\n'; }
+  return bytes;
+}
 
- private:
-  std::array<char, 256> bytes_;
-};
+// Appends the number at the front of `text`, and returns the bytes to the next one; 0: there is no such number.
+std::size_t take_number(std::string_view text, index_t vocabulary, TokenIds& ids) {
+  TokenId id = -1;
+  const auto read =
+      static_cast<std::size_t>(std::from_chars(text.data(), text.data() + text.size(), id).ptr - text.data());
+  const std::size_t next = std::min(text.find_first_not_of(" \t\r\n", read), text.size());
+  if (id < 0 || id >= vocabulary || (next == read && next < text.size())) return 0;
+  ids.push_back(id);
+  return next;
+}
 
-// Token 0 represents all characters that are not listed.
-class Characters final : public Tokeniser {
- public:
-  explicit Characters(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
-    tokens_.insert(tokens_.begin(), std::string(replacement_character));
-    for (std::size_t i = 1; i < tokens_.size(); ++i) ids_.emplace(tokens_[i], static_cast<TokenId>(i));
-  }
-  std::string kind() const override { return "characters"; }
-  index_t vocabulary() const override { return static_cast<index_t>(tokens_.size()); }
-  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
-    std::size_t done = 0;
-    while (done < text.size() && done < part_bytes) {
-      const CodePoint code = first_code_point(text.substr(done));
-      if (!code.valid) throw UnfitText(done, "not UTF-8; characters require UTF-8; convert the text, or choose bytes");
-      const auto found = ids_.find(text.substr(done, code.bytes));
-      ids.push_back(found == ids_.end() ? 0 : found->second);
-      done += code.bytes;
-    }
-    return done;
-  }
-  std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
-  TokenId unknown() const override { return 0; }
-  std::string json() const override {
-    const std::vector<std::string> known(tokens_.begin() + 1, tokens_.end());
-    return head_of(*this).add(kind(), known).page(1) + '\n';
-  }
+}  // namespace
 
- private:
-  std::vector<std::string> tokens_;
-  std::unordered_map<std::string_view, TokenId> ids_;  // into tokens_, which never changes
-};
+Tokeniser::Tokeniser(Kind kind, std::vector<std::string> tokens, std::string json, index_t rows)
+    : kind_(kind), tokens_(std::move(tokens)), json_(std::move(json)), named_(std::ssize(tokens_)) {
+  for (std::size_t i = 1; kind == Kind::characters && i < tokens_.size(); ++i)
+    ids_.emplace(tokens_[i], static_cast<TokenId>(i));
+  if (const auto end = std::ranges::find(tokens_, "<|endoftext|>"); end != tokens_.end())
+    end_of_text_ = static_cast<TokenId>(end - tokens_.begin());
+  tokens_.resize(static_cast<std::size_t>(std::max(named_, rows)));
+}
 
-// Keeps its file as it was read, which another program wrote. There each byte of a token is one character, U+0000 to
-// U+00FF, because JSON has no bytes.
-class Tokens final : public Tokeniser {
- public:
-  Tokens(const Json& file, std::string source) : source_(std::move(source)) {
-    for (const std::string& spelled : file.texts("tokens")) {
-      std::string& bytes = tokens_.emplace_back();
-      for (std::string_view rest = spelled; !rest.empty();) {
-        const CodePoint code = first_code_point(rest);
-        if (code.value > 0xFF)
-          file.refuse(to_text("token ", tokens_.size() - 1, " has the character ", code.value,
-              "; 0 to 255, each for a byte, required"));
-        bytes += static_cast<char>(code.value);
-        rest.remove_prefix(code.bytes);
-      }
-      if (bytes == "<|endoftext|>") end_of_text_ = static_cast<TokenId>(tokens_.size() - 1);
-    }
-    named_ = std::ssize(tokens_);
-    tokens_.resize(static_cast<std::size_t>(file.whole("vocabulary", std::max<index_t>(1, named_), most_tokens)));
+std::string Tokeniser::kind() const { return kinds[static_cast<std::size_t>(kind_)]; }
+
+std::size_t Tokeniser::encode_part(std::string_view text, TokenIds& ids) const {
+  if (kind_ == Kind::bytes || text.empty()) {
+    text = text.substr(0, part_bytes);
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return text.size();
   }
-  std::string kind() const override { return "tokens"; }
-  index_t vocabulary() const override { return std::ssize(tokens_); }
-  index_t named() const override { return named_; }
-  bool reads_numbers() const override { return true; }
-  std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
-  TokenId end_of_text() const override { return end_of_text_; }
-  std::string json() const override { return source_; }
-
-  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
-    const auto skip_blanks = [text](std::size_t at) {
-      return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
-    };
-    const char* const end = text.data() + text.size();
-    std::size_t done = skip_blanks(0);
-    do {
-      TokenId id = -1;
-      const char* const after = std::from_chars(text.data() + done, end, id).ptr;
-      const auto next = static_cast<std::size_t>(after - text.data());
-      const std::size_t begins = skip_blanks(next);
-      if (id < 0 || id >= vocabulary() || (begins == next && after != end))
+  std::size_t done = kind_ == Kind::tokens ? std::min(text.find_first_not_of(" \t\r\n"), text.size()) : 0;
+  do {
+    const std::string_view rest = text.substr(done);
+    std::size_t taken = 0;
+    if (kind_ == Kind::tokens) {
+      taken = take_number(rest, vocabulary(), ids);
+      if (taken == 0)
         throw UnfitText(done, to_text("no token number of 0 to ", vocabulary() - 1,
                                   ", and a run of a token file reads numbers, not text; ",
                                   "`examples/experiments/tokens.py tokenizer.json --prompt TEXT` prints them, and ",
                                   "generate and look of `import whence` take them"));
-      ids.push_back(id);
-      done = begins;
-    } while (done < text.size() && done < part_bytes);
-    return done;
-  }
-
- private:
-  std::string source_;
-  std::vector<std::string> tokens_;
-  index_t named_ = 0;
-  TokenId end_of_text_ = -1;
-};
-
-}  // namespace
+    } else {
+      const CodePoint code = first_code_point(rest);
+      if (!code.valid) throw UnfitText(done, "not UTF-8; characters require UTF-8; convert the text, or choose bytes");
+      taken = code.bytes;
+      const auto found = ids_.find(rest.substr(0, taken));
+      ids.push_back(found == ids_.end() ? 0 : found->second);
+    }
+    done += taken;
+  } while (done < text.size() && done < part_bytes);
+  return done;
+}
 
 TokenIds Tokeniser::encode(std::string_view text) const {
   TokenIds ids;
@@ -171,12 +128,22 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
   const std::string& kind = file.text("kind");
   if (kind == "bytes") return byte_tokeniser();
   if (kind == "characters") return character_tokeniser(file.texts(kind), place);
-  if (kind == "tokens") return std::make_unique<Tokens>(file, text);
+  if (kind == "tokens") {
+    std::vector<std::string> tokens = file.texts(kind);
+    for (std::string& each : tokens) each = bytes_of(each, file);
+    const index_t rows = file.whole("vocabulary", std::max<index_t>(1, std::ssize(tokens)), most_tokens);
+    return std::make_unique<Tokeniser>(Tokeniser::Kind::tokens, std::move(tokens), text, rows);  // as another wrote it
+  }
   throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters or tokens required; ",
       "examples/experiments/tokens.py makes a token file with any tokenizer.json");
 }
 
-TokeniserPointer byte_tokeniser() { return std::make_unique<Bytes>(); }
+TokeniserPointer byte_tokeniser() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  return std::make_unique<Tokeniser>(
+      Tokeniser::Kind::bytes, std::move(tokens), file_of(Tokeniser::Kind::bytes, 256).page(1) + '\n');
+}
 
 TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place) {
   std::unordered_map<std::string_view, std::size_t> seen;
@@ -187,19 +154,16 @@ TokeniserPointer character_tokeniser(std::vector<std::string> characters, const 
     if (const auto [old, fresh] = seen.emplace(characters[i], i); !fresh)
       throw FileError(where, " is entry ", old->second, " again; each once required");
   }
-  return std::make_unique<Characters>(std::move(characters));
+  const auto kind = Tokeniser::Kind::characters;
+  std::string json = file_of(kind, characters.size() + 1).add("characters", characters).page(1) + '\n';
+  characters.insert(characters.begin(), std::string(replacement_character));
+  return std::make_unique<Tokeniser>(kind, std::move(characters), std::move(json));
 }
 
 std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids) {
   const auto unknown = tokeniser.unknown() < 0 ? 0 : std::ranges::count(ids, tokeniser.unknown());
   if (unknown == 0) return {};
   return to_text(unknown, " of ", ids.size(), " tokens are unknown text: U+FFFD is read in its place");
-}
-
-void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {
-  if (tokeniser.vocabulary() == model_vocabulary) return;
-  throw FileError("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
-      "; the tokeniser that the model was trained with required");
 }
 
 }  // namespace whence::language

@@ -1,4 +1,4 @@
-// Text as numbers and back: the interface of every tokeniser, the three kinds, and their file format.
+// Text as numbers and back: the three kinds of tokenisers, and their file format.
 //   bytes       256 tokens; any file, any byte
 //   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
 //   tokens      a list of the bytes of each token, as a token file has it (text_files.h); its text is token numbers
@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tensor/error.h"
@@ -32,30 +33,40 @@ class UnfitText : public InputError {
 
 class Tokeniser {
  public:
+  enum class Kind : unsigned char { bytes, characters, tokens };
+  // `rows`: the vocabulary, if longer than the list.
+  Tokeniser(Kind kind, std::vector<std::string> tokens, std::string json, index_t rows = 0);
   virtual ~Tokeniser() = default;
 
-  [[nodiscard]] virtual std::string kind() const = 0;
-  [[nodiscard]] virtual index_t vocabulary() const = 0;
+  [[nodiscard]] std::string kind() const;
+  [[nodiscard]] index_t vocabulary() const { return std::ssize(tokens_); }
   // The number of tokens with text. Later tokens are rows of a model whose table is longer than its vocabulary.
-  [[nodiscard]] virtual index_t named() const { return vocabulary(); }
+  [[nodiscard]] index_t named() const { return named_; }
   // Appends the tokens of the front of `text`, and returns that front's bytes: all, or about a megabyte. It cuts
-  // only where the rest is encoded as if uncut, so a text larger than memory is encoded part by part. REQUIRES: text
-  // reaches to its end.
-  virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const = 0;
+  // only where the rest is encoded as if uncut. REQUIRES: text reaches to its end.
+  virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const;
   // True if `text` above is token numbers.
-  [[nodiscard]] virtual bool reads_numbers() const { return false; }
+  [[nodiscard]] bool reads_numbers() const { return kind_ == Kind::tokens; }
   // Returns the bytes of a token. REQUIRES: 0 <= id < vocabulary().
-  [[nodiscard]] virtual std::string_view token(TokenId id) const = 0;
+  [[nodiscard]] std::string_view token(TokenId id) const { return tokens_[static_cast<std::size_t>(id)]; }
   // The tokens for unknown text, and <|endoftext|>, where generating stops; -1: none.
-  [[nodiscard]] virtual TokenId unknown() const { return -1; }
-  [[nodiscard]] virtual TokenId end_of_text() const { return -1; }
-  [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
+  [[nodiscard]] TokenId unknown() const { return kind_ == Kind::characters ? 0 : -1; }
+  [[nodiscard]] TokenId end_of_text() const { return end_of_text_; }
+  [[nodiscard]] const std::string& json() const { return json_; }  // the file that save() writes
 
   [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText if the kind cannot take the text
   // FileError when an id is outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
   [[nodiscard]] std::string hash() const;  // SHA-256 of json()
   void save(const std::string& path) const;
+
+ private:
+  Kind kind_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, TokenId> ids_;  // of characters; into tokens_, which never changes
+  std::string json_;
+  index_t named_;
+  TokenId end_of_text_ = -1;
 };
 
 using TokeniserPointer = std::unique_ptr<const Tokeniser>;
@@ -70,8 +81,5 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place);
 // Returns a sentence that counts the `ids` of unknown text; empty if there are none.
 [[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
-
-// FileError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
-void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary);
 
 }  // namespace whence::language

@@ -40,15 +40,12 @@ struct InterruptedHere {
 // A byte tokeniser that receives a signal at the first byte.
 class Interrupting final : public Tokeniser {
  public:
-  std::string kind() const override { return "bytes"; }
-  index_t vocabulary() const override { return 256; }
+  Interrupting() : Tokeniser(Kind::bytes, std::vector<std::string>(256, "x"), "{}") {}
   std::size_t encode_part(std::string_view, TokenIds& ids) const override {
     if (++parts == 1) std::raise(SIGINT);
     ids.push_back(0);
     return 1;
   }
-  std::string_view token(TokenId) const override { return "x"; }
-  std::string json() const override { return "{}"; }
   mutable int parts = 0;
 };
 
