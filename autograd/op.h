@@ -17,11 +17,15 @@
 //
 // Attributes are members, documented at the public function. Optional members:
 //
-//   const char* label() const                  shown by graphs and errors instead of the name, for a family of functions
-//   static constexpr bool once = true          the op can be differentiated only once: create_graph is refused
-//   Tensor composed(in) const, with            the op made of others, and its inputs, of which forward saved what
-//     static std::array<Tensor, N> inputs(saved)   create_graph differentiates: needed if backward calls a kernel
-//   stops, by_element, broadcasts, factor      for the tools that look into a graph (autograd/inspectable.h)
+//   member                                     default   read by
+//   const char* label() const                  name      graphs and errors: a struct for a family of functions
+//   static constexpr bool once                 false     create_graph, which is refused: differentiable only once
+//   Tensor composed(in) const, with            none      create_graph, needed if backward calls a kernel: the op made
+//     static std::array<Tensor, N> inputs(saved)         of others, and its inputs, of which forward saved what
+//   std::vector<Stop> stops(saved, input)      none      autograd/inspect/zeros.h: why a derivative is 0
+//   bool by_element(input) const               false     the same: element e affects only element e of the result
+//   static constexpr bool broadcasts           false     autograd/inspect/explain.h: each number is made of one number
+//   static constexpr std::size_t factor        none        of each input; the input that is a multiplier
 //
 // An op with several results returns them from forward as a std::array<Tensor, K>, and so does apply(). Its backward
 // takes `std::span<const Tensor, K> dy`, with dy[k] undefined if result k was not used.
@@ -33,31 +37,62 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/graph.h"
 #include "autograd/observer.h"
-#include "autograd/recording.h"
-#include "autograd/saved.h"
 
 namespace whence {
 
 template <std::size_t N> using Grads = std::array<Tensor, N>;
 template <std::size_t N> using Needs = std::span<const bool, N>;
 
-template <class Op>
-concept Once = requires { requires Op::once; };
+namespace detail {  // below
+template <class Op, class... In> class OpNode;
+template <class Op> const char* label_of(const Op& op);
+// If one input is dual, a number with its derivative in one direction (autograd/check/gradcheck.h), each other floating
+// input becomes a dual with tangent 0.
+bool mixes_duals(std::span<const Tensor* const> inputs);
+Tensor beside_duals(const Tensor& x);
+// The type that Op's forward returns: a Tensor, or several in an array.
+template <class Op, class... In>
+using ResultsOf =
+    decltype(std::declval<const Op&>().forward(std::declval<typename Op::Saved&>(), std::declval<const In&>()...));
+inline std::span<Tensor, 1> each_of(Tensor& y) { return std::span<Tensor, 1>(&y, 1); }
+template <std::size_t K> std::span<Tensor, K> each_of(std::array<Tensor, K>& y) { return y; }
+template <class Op, class... In>
+ResultsOf<Op, In...> forward(const Op& op, typename Op::Saved& saved, Node* node, const In&... in);
+}  // namespace detail
+
+// Returns y = op(in...), recorded if recording() and any input has history: it is a leaf whose gradient is wanted, or was
+// computed from one. Integer and boolean inputs never have.
+template <class Op, class... In>
+[[nodiscard]] detail::ResultsOf<Op, In...> apply(Op op, const Site& site, const In&... in) {
+  const CallSite place(site, detail::label_of(op));  // for errors
+  if (detail::mixes_duals(std::array{&in...})) return apply(std::move(op), site, detail::beside_duals(in)...);
+  detail::Watched run(detail::label_of(op), false);  // for observers
+  Ref<detail::OpNode<Op, In...>> node;
+  if (recording() && (... || node_of(in))) node = Ref(new detail::OpNode<Op, In...>(std::move(op), site, in...));
+  typename Op::Saved unrecorded;
+  auto y = detail::forward(node ? node->op : op, node ? node->saved : unrecorded, node.get(), in...);
+  if (run) run.ended(node.get(), std::array{in...}, detail::each_of(y));
+  return y;
+}
 
 namespace detail {
 
-// Support for duals, numbers with their derivative in one direction, the tangent (autograd/check/gradcheck.h). If one
-// input is dual, each other floating input becomes a dual with tangent 0.
-bool mixes_duals(std::span<const Tensor* const> inputs);
-Tensor beside_duals(const Tensor& x);
-
-// Sets dx to the gradients of f at these inputs, as functions of the inputs and dy. (autograd/gradients_of.cpp)
-void differentiate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
-    const std::vector<Tensor>& inputs, std::span<const Tensor> dy, std::span<Tensor> dx);
-
-[[noreturn]] void refuse_released(const Node& node);
-[[noreturn]] void refuse_second_derivative(const Node& node);
+// Runs the op's forward on values. `node`, null if nothing is recorded, owns what forward saves, and made the results.
+template <class Op, class... In>
+ResultsOf<Op, In...> forward(const Op& op, typename Op::Saved& saved, Node* node, const In&... in) {
+  const RecordingScope values_only(false);
+  const Exchange saving(saving_node, node);
+  ResultsOf<Op, In...> y = op.forward(saved, in...);
+  std::uint8_t k = 0;
+  for (Tensor& each : each_of(y)) {
+    if ((... || (each.identity() == in.identity())))
+      each = each.detach();  // raw::contiguous and similar functions may return their argument
+    if (node) node->made(each, k++);
+  }
+  return y;
+}
 
 template <class Op> const char* label_of(const Op& op) {
   if constexpr (requires { op.label(); })
@@ -66,12 +101,12 @@ template <class Op> const char* label_of(const Op& op) {
     return Op::name;
 }
 
-// The type that Op's forward returns: a Tensor, or several in an array.
-template <class Op, class... In>
-using ResultsOf =
-    decltype(std::declval<const Op&>().forward(std::declval<typename Op::Saved&>(), std::declval<const In&>()...));
-inline std::span<Tensor, 1> each_of(Tensor& y) { return std::span<Tensor, 1>(&y, 1); }
-template <std::size_t K> std::span<Tensor, K> each_of(std::array<Tensor, K>& y) { return y; }
+// Sets dx to the gradients of f at these inputs, as functions of the inputs and dy. (autograd/backward.cpp)
+void differentiate(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, std::span<const Tensor> dy, std::span<Tensor> dx);
+
+[[noreturn]] void refuse_released(const Node& node);
+[[noreturn]] void refuse_second_derivative(const Node& node);
 
 template <class Op, class... In> class OpNode final : public Inspected<Node, Op> {
  public:
@@ -79,15 +114,22 @@ template <class Op, class... In> class OpNode final : public Inspected<Node, Op>
   static constexpr std::size_t count = sizeof...(In);
   static constexpr std::size_t result_count = decltype(each_of(std::declval<Results&>()))::extent;
 
-  OpNode(Op&& operation, const Site& made_at) : Inspected<Node, Op>(std::move(operation), made_at, result_count) {}
+  OpNode(Op&& operation, const Site& made_at, const In&... in)
+      : Inspected<Node, Op>(std::move(operation), made_at, result_count), edges_{edge_of(in)...} {}
 
   const char* name() const override { return label_of(this->op); }
-  std::span<const Edge> inputs() const override { return edges; }
+  std::span<const Edge> inputs() const override { return edges_; }
   void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) override {
     if (this->released_) refuse_released(*this);
-    if (Once<Op> && whence::recording()) refuse_second_derivative(*this);
+    if constexpr (requires { Op::once; }) {
+      if (whence::recording()) refuse_second_derivative(*this);
+    }
     if constexpr (requires { &Op::composed; }) {
-      if (whence::recording()) return differentiate_composed(dy, dx);
+      if (whence::recording()) {
+        const std::array<Tensor, count> inputs = Op::inputs(this->saved);
+        const auto f = [this](const std::vector<Tensor>& in) { return listed(this->op.composed(in)); };
+        return differentiate(f, {inputs.begin(), inputs.end()}, dy, dx);
+      }
     }
     const Needs<count> needs = needed.template first<count>();
     Grads<count> found;
@@ -97,70 +139,22 @@ template <class Op, class... In> class OpNode final : public Inspected<Node, Op>
       found = this->op.backward(this->saved, dy.template first<result_count>(), needs);
     std::ranges::move(found, dx.begin());
   }
-  std::vector<Tensor> rerun(const std::vector<Tensor>& inputs) const override;
+  std::vector<Tensor> rerun(const std::vector<Tensor>& inputs) const override {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return listed(apply(Op(this->op), this->site, inputs[K]...));
+    }(std::make_index_sequence<count>());
+  }
   void release_saved() override {
     for (const SavedTensor* held = this->first_saved(); held; held = held->next())
       const_cast<SavedTensor*>(held)->release();
     this->released_ = true;
   }
 
-  std::array<Edge, count> edges;
-
  private:
-  void differentiate_composed(std::span<const Tensor> dy, std::span<Tensor> dx) const {
-    const auto f = [this](const std::vector<Tensor>& in) {
-      Results y = this->op.composed(in);
-      return std::vector<Tensor>(each_of(y).begin(), each_of(y).end());
-    };
-    const std::array<Tensor, count> inputs = Op::inputs(this->saved);
-    detail::differentiate(f, {inputs.begin(), inputs.end()}, dy, dx);
-  }
+  static std::vector<Tensor> listed(Results y) { return {each_of(y).begin(), each_of(y).end()}; }
+
+  std::array<Edge, count> edges_;
 };
 
-// Runs the op's forward on values; what it saves belongs to `node` (may be null).
-template <class Op, class... In>
-ResultsOf<Op, In...> forward(const Op& op, typename Op::Saved& saved, Node* node, const In&... in) {
-  const RecordingScope values_only(false);
-  const Exchange saving(saving_node, node);
-  ResultsOf<Op, In...> y = op.forward(saved, in...);
-  for (Tensor& each : each_of(y))
-    if ((... || (each.identity() == in.identity())))
-      each = each.detach();  // raw::contiguous and similar functions may return their argument
-  return y;
-}
-
 }  // namespace detail
-
-// Returns y = op(in...), recorded if recording() and any input has history: it is a leaf whose gradient is wanted, or was
-// computed from one. Integer and boolean inputs never have.
-template <class Op, class... In>
-[[nodiscard]] detail::ResultsOf<Op, In...> apply(Op op, const Site& site, const In&... in) {
-  const char* const label = detail::label_of(op);
-  const CallSite place(site, label);
-  if (detail::mixes_duals(std::array{&in...})) return apply(std::move(op), site, detail::beside_duals(in)...);
-  detail::Watched run(label, false);
-  detail::ResultsOf<Op, In...> y;
-  Ref<detail::OpNode<Op, In...>> node;
-  if (recording() && (... || (in.link() != nullptr))) {
-    node = Ref(new detail::OpNode<Op, In...>(std::move(op), site));
-    y = detail::forward(node->op, node->saved, node.get(), in...);
-    node->edges = {edge_of(in)...};
-    const auto results = detail::each_of(y);
-    for (std::size_t k = 0; k < results.size(); ++k) node->made(results[k], static_cast<std::uint8_t>(k));
-  } else {
-    typename Op::Saved saved;
-    y = detail::forward(op, saved, nullptr, in...);
-  }
-  if (run) run.ended(node.get(), std::array<Tensor, sizeof...(In)>{in...}, detail::each_of(y));
-  return y;
-}
-
-template <class Op, class... In>
-std::vector<Tensor> detail::OpNode<Op, In...>::rerun(const std::vector<Tensor>& inputs) const {
-  Results y = [&]<std::size_t... K>(std::index_sequence<K...>) {
-    return apply(Op(this->op), this->site, inputs[K]...);
-  }(std::make_index_sequence<count>());
-  return {each_of(y).begin(), each_of(y).end()};
-}
-
 }  // namespace whence

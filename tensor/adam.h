@@ -1,4 +1,4 @@
-// Adam's step (Kingma and Ba 2014, Algorithm 1; AdamW: Loshchilov and Hutter 2017, Algorithm 2): the numbers and
+// Adam's step (Kingma and Ba 2014, Algorithm 1; AdamW: Loshchilov and Hutter 2017, Algorithm 2), and the numbers and
 // entries that an optimiser (nn/training/optim.h) passes to the kernels of a device.
 #pragma once
 
@@ -18,6 +18,27 @@ struct AdamStep {
   double coupled_decay;    // Adam with L2: the gradient gains decay * w
   double gradient_scale;   // clipping: every gradient is multiplied by this first
   index_t step;            // 1 for the first step: the bias corrections are 1 - beta^step
+};
+
+// AdamFactors change with the step and the entry, AdamRule does not. Both are computed in double and rounded once.
+template <class T> struct AdamFactors {
+  T scale, coupled, shrink, rate, root;  // shrink = 1 - lr decay, rate = lr / (1 - beta1^t), root = sqrt(1 - beta2^t)
+};
+
+template <class T> struct AdamRule {
+  T beta1, rest1, beta2, rest2, epsilon;  // rest = 1 - beta
+
+  static AdamRule of(const AdamStep& step) {
+    return {static_cast<T>(step.beta1), static_cast<T>(1 - step.beta1), static_cast<T>(step.beta2),
+        static_cast<T>(1 - step.beta2), static_cast<T>(step.epsilon)};
+  }
+  // One weight w and its running means m of g and v of g^2. C: T, or the type that a kernel computes in.
+  template <class C> WHENCE_HD void update(const AdamFactors<T>& by, C gradient, C& w, C& m, C& v) const {
+    const C g = gradient * C(by.scale) + C(by.coupled) * w;
+    m = C(beta1) * m + C(rest1) * g;
+    v = C(beta2) * v + C(rest2) * g * g;
+    w = w * C(by.shrink) - C(by.rate) * m / (math::sqrt(v) / C(by.root) + C(epsilon));
+  }
 };
 
 // Control names the f64 numbers in the device's memory that change from one optimiser step to the next. A captured
@@ -65,34 +86,12 @@ template <class F> void visit_adam_entry(const AdamEntry& entry, F&& f) {
   wrong_dtype("adam", gradient, "a gradient in f16, bf16 or f32");
 }
 
-// AdamFactors change with the step and the entry, AdamRule does not. Both are computed in double and rounded once.
-template <class T> struct AdamFactors {
-  T scale, coupled, shrink, rate, root;
-
-  // number(control) is a control in f64.
-  template <class F> WHENCE_HD static AdamFactors of(const F& number, double coupled_decay, bool decays) {
-    return {static_cast<T>(number(Control::gradient_scale)), static_cast<T>(decays ? coupled_decay : 0),
-        static_cast<T>(decays ? number(Control::shrink) : 1), static_cast<T>(number(Control::rate)),
-        static_cast<T>(number(Control::root))};
-  }
-};
-
-template <class T> struct AdamRule {
-  T beta1, rest1, beta2, rest2, epsilon;
-
-  static AdamRule of(const AdamStep& step) {
-    return {static_cast<T>(step.beta1), static_cast<T>(1 - step.beta1), static_cast<T>(step.beta2),
-        static_cast<T>(1 - step.beta2), static_cast<T>(step.epsilon)};
-  }
-  // g = s g (+ l2 w);  w -= lr decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
-  // w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        C: T, or the type that a kernel computes in
-  template <class C> WHENCE_HD void update(const AdamFactors<T>& by, C gradient, C& w, C& m, C& v) const {
-    const C g = gradient * C(by.scale) + C(by.coupled) * w;
-    m = C(beta1) * m + C(rest1) * g;
-    v = C(beta2) * v + C(rest2) * g * g;
-    w = w * C(by.shrink) - C(by.rate) * m / (math::sqrt(v) / C(by.root) + C(epsilon));
-  }
-};
+// Returns the factors of a step. number(control) is a control in f64.
+template <class T, class F> WHENCE_HD AdamFactors<T> adam_factors(const F& number, double coupled_decay, bool decays) {
+  return {static_cast<T>(number(Control::gradient_scale)), static_cast<T>(decays ? coupled_decay : 0),
+      static_cast<T>(decays ? number(Control::shrink) : 1), static_cast<T>(number(Control::rate)),
+      static_cast<T>(number(Control::root))};
+}
 
 // Returns the factor that clips gradients of loss_scale * loss. `norm` is the norm of the unscaled loss's gradients; if
 // it is not finite, the factor is NaN.

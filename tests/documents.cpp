@@ -130,6 +130,48 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
   CHECK(rows == 5);  // a head, a rule and three papers
 }
 
+// Lines of a file that a stop leads to are found early in it: the formula, or the loop, that the tour is for.
+TEST_CASE("documents: each of the README's twelve stops shows what it announces") {
+  const std::vector<std::tuple<int, std::string, std::vector<std::string>>> stops = {
+      {1, "tensor/tensor.h", {"class Tensor {", "const Shape& shape()"}},
+      {2, "tensor/kernels/softmax.cpp", {"y[j] = math::exp(x[j] - top)", "C(1) / sum_of(y)", "y[j] * (dy[j] - mean)"}},
+      {3, "autograd/op.h", {"struct Square {", "apply(Op op,"}},
+      {4, "autograd/ops/lerp_at.cpp", {"dp_j = (t[c] - t[a]) dy_j", "lerp_at(t, p, y)", "lerp_at_backward("}},
+      {4, "tensor/kernels/lerp.cpp", {"at.share * t[at.above()]", "(t[at.above()] - t[at.below]) * g"}},
+      {5, "autograd/backward.cpp", {"while (!walk.done())", "terms_for_inputs(*node, dy", "node.backward(dy, {"}},
+      {5, "autograd/graph.h", {"class Node ", "virtual void backward("}},
+      {6, "nn/attention/position.h", {"2 rotate ", "4 bias ", "5 transform ", "7 pattern "}},
+      {7, "nn/positional/cope.cpp", {"// Eq. 3\n", "// Eq. 4", "// Eq. 7", "lerp_at(z, ", "readers may stop here"}},
+      {7, "nn/positional/dape.cpp", {"a + bias + f(channels(s, bias))", "leaky_relu(", "readers may stop here"}},
+      {7, "nn/positional/cdape.cpp", {"convolve_keys(x, weight_, bias_", "leaky_relu(", "readers may stop here"}},
+      {8, "nn/attention/executor_reference.cpp", {"// S = q.k / sqrt(d)", "softmax(pairs, ", "// o = P v"}},
+      {9, "nn/transformer.cpp", {"attention(norm1_(x))", "attended.sum + mlp(attended.normed)", "blocks_.push_back("}},
+      {10, "examples/whence/tasks/flip_flop.cpp", {"Tokens flip_flop_string(", "// P(i) = p, P(w) = P(r) = (1-p)/2"}},
+      {10, "examples/whence/tasks/flip_flop.h", {"the bit after r is the bit of the most recent w"}},
+      {11, "nn/training/step.h", {"backward(loss", "clip_by_global_norm(", "optimizer.step(learning_rate, norm)"}},
+      {11, "tensor/adam.h", {"const C g = ", "C(rest1) * g;\n    v = C(beta2) * v + C(rest2) * g * g;\n    w = w * "}},
+      {12, "nn/training/training.cpp", {"training.take(step, schedule(step))", "sum_by_halves("}}};
+  const std::string readme = text_of(root / "README.md");
+  std::set<std::pair<int, std::string>> linked, shown;
+  for (const auto& stop : all_matches(readme.substr(readme.find("in twelve stops")), "^(\\d+)\\. (.*\n(   .*\n)*)"))
+    for (const auto& link : all_matches(stop[2], "\\]\\(([^)]+)\\)")) linked.emplace(std::stoi(stop[1]), link[1]);
+  for (const auto& [number, file, early] : stops) {
+    const std::vector<std::string> lines = test::lines_of(text_of(root / file));
+    std::string head;
+    for (std::size_t k = 0; k < std::min<std::size_t>(160, lines.size()); ++k) head += lines[k] + '\n';
+    for (const std::string& each : early) CHECK_MESSAGE(test::has(head, each), file, ": ", each);
+    shown.emplace(number, file);
+  }
+  CHECK(linked == shown);
+  const auto body = [](const std::string& file, const std::string& head) {  // the number of a function's lines
+    const std::string from = text_of(root / file).substr(text_of(root / file).find(head));
+    return test::count(from.substr(from.find(" {\n") + 3, from.find("\n}\n") - from.find(" {\n") - 2), "\n");
+  };
+  CHECK(body("autograd/op.h", "apply(Op op,") <= 10);
+  CHECK(body("nn/training/step.h", "add_gradients(") + body("nn/training/step.h", "StepOutcome step(") == 9);
+  CHECK(test::count(text_of(root / "nn/attention/executor_reference.cpp"), "\n") <= 80);
+}
+
 TEST_CASE("documents: every file that a document points to is there") {
   int links = 0;
   for (const std::string& document : test::documents()) {

@@ -6,7 +6,7 @@ import re
 import sys
 
 SOURCE = pathlib.Path(sys.argv[1])
-UNITED = ["tensor/*.cpp tensor/kernels/*.cpp", "autograd/*.cpp autograd/ops/*.cpp autograd/check/*.cpp autograd/inspect/*.cpp",
+UNITED = ["tensor/*.cpp tensor/kernels/*.cpp", "autograd/*.cpp autograd/ops/*.cpp autograd/check/*.cpp autograd/inspect/*.cpp autograd/tiled/*.cpp",
           "nn/**/*.cpp", *(f"{room.relative_to(SOURCE)}/*.cpp" for room in sorted((SOURCE / "examples/whence").iterdir()) if room.name not in ("bench", "python", "verify") and room.is_dir())]
 FUNCTION = r"(?:template <.*> )?(?!using\b|return\b|namespace\b|extern\b)[\w\[][\w:<>,&*\[\] ]*? [&*]?(\w+)\("
 TYPE = r"(?:template <.*> )?(?:struct|class|enum class|enum) (\w+) [^;]*$"

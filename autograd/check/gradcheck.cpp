@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "tensor/random.h"

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "autograd/node.h"
 #include "autograd/op.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
 
 namespace whence {
-
 namespace {
 
 Tensor edited(const char* op, const std::string& name, const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {

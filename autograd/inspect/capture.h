@@ -6,14 +6,12 @@
 //   capture["blocks.0.attention.position.gates"].gradient()
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "autograd/graph.h"
 #include "autograd/observer.h"
 
 namespace whence {
@@ -27,10 +25,6 @@ struct Place {
 namespace detail {
 // False during walks that take a gradient apart (paths, zeros, explain), so that they overwrite no captured gradient.
 inline thread_local bool probes_keep_gradients = true;
-}  // namespace detail
-
-namespace detail {
-using Ids = std::unordered_set<std::uint64_t>;  // ids of results
 Ids ids_of(const std::vector<Place>& places);
 // Maps the ids of results to their names.
 using PlaceNames = std::unordered_map<std::uint64_t, std::string>;

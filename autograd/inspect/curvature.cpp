@@ -5,6 +5,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 

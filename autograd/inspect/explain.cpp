@@ -7,7 +7,6 @@
 
 #include "autograd/backward.h"
 #include "autograd/op.h"
-#include "autograd/pass.h"
 #include "tensor/raw.h"
 
 namespace whence {

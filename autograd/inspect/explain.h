@@ -2,15 +2,15 @@
 // those from theirs, down to named places and parameters. A number of a gradient: from the gradients of the next named
 // places towards the result, each times its derivative with respect to this number. Nothing here knows a single op.
 // Contributions come from the op's own backward; for gradients and constants, dual numbers are run through the op
-// again. (Constants are looked for in ops that declare that they broadcast, autograd/node.h.)
+// again. (Constants are looked for in ops that declare that they broadcast, autograd/op.h.)
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "autograd/inspect/observers.h"
 #include "autograd/inspect/paths.h"
-#include "autograd/inspect/tape.h"
 
 namespace whence {
 

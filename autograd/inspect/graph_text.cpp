@@ -4,18 +4,11 @@
 #include <iomanip>
 #include <unordered_set>
 
-#include "autograd/pass.h"
-#include "autograd/saved.h"
+#include "autograd/graph.h"
 #include "tensor/device/allocator.h"
 
 namespace whence {
 namespace {
-
-std::map<const Node*, std::size_t> numbered(const std::vector<const Node*>& nodes) {
-  std::map<const Node*, std::size_t> numbers;
-  for (const Node* node : nodes) numbers.emplace(node, numbers.size() + 1);
-  return numbers;
-}
 
 // Returns the module of a parameter, or that ran the op; "" for the root and for nodes without one.
 std::string module_of(const Node& node) {
@@ -24,10 +17,10 @@ std::string module_of(const Node& node) {
   return dot == std::string::npos ? "" : node.path.substr(0, dot);
 }
 
-std::string results_of(const Node& node, const char* separator) {
+std::string results_of(const Node& node) {
   std::string text;
   for (std::size_t k = 0; k < node.results(); ++k)
-    text += to_text(k ? separator : "", node.result(k).dtype, ' ', node.result(k).shape);
+    text += to_text("\\n", node.result(k).dtype, ' ', node.result(k).shape);
   return text;
 }
 
@@ -41,31 +34,10 @@ std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& cou
 
 }  // namespace
 
-std::string print_graph(const Tensor& y) {
-  const auto nodes = detail::nodes_behind("print_graph", y);
-  const auto numbers = numbered(nodes);
-  std::unordered_set<const Storage*> counted;
-  std::ostringstream out;
-  for (const Node* node : nodes) {
-    out << '#' << numbers.at(node) << ' ' << node->name() << ' ';
-    if (node->is_leaf() && !node->path.empty()) out << node->path << ' ';
-    out << results_of(*node, ", ");
-    const char* separator = " <- ";
-    for (const Edge& input : node->inputs()) {
-      if (!input) continue;
-      out << std::exchange(separator, ", ") << '#' << numbers.at(input.node.get());
-      if (input.node->results() > 1) out << '.' << int{input.result};
-    }
-    out << "  " << to_string(node->site);
-    if (const std::size_t bytes = kept_bytes(*node, counted)) out << "  keeps " << bytes_text(bytes);
-    out << '\n';
-  }
-  return out.str();
-}
-
 std::string to_dot(const Tensor& y) {
   const auto nodes = detail::nodes_behind("to_dot", y);
-  const auto numbers = numbered(nodes);
+  std::map<const Node*, std::size_t> numbers;
+  for (const Node* node : nodes) numbers.emplace(node, numbers.size() + 1);
   std::ostringstream out;
   out << "digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n";
   std::map<std::string, std::vector<const Node*>> modules;
@@ -81,8 +53,8 @@ std::string to_dot(const Tensor& y) {
     for (const Node* node : members) {
       const bool named = node->is_leaf() && !node->path.empty();
       out << "  n" << numbers.at(node) << " [label=\""
-          << (named ? node->path.substr(module.empty() ? 0 : module.size() + 1) : node->name()) << "\\n"
-          << results_of(*node, "\\n") << "\\n"
+          << (named ? node->path.substr(module.empty() ? 0 : module.size() + 1) : node->name()) << results_of(*node)
+          << "\\n"
           << to_string(node->site) << "\", shape=" << (node->is_leaf() ? "box" : "ellipse") << "];\n";
     }
   }

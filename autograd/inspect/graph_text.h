@@ -1,4 +1,4 @@
-// A graph as text, as a picture, and the memory that it holds. All throw Error when y has no history.
+// A graph as a picture, and the memory that it holds. All throw Error when y has no history.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,6 @@
 #include "tensor/tensor.h"
 
 namespace whence {
-
-// One line per recorded op that y was computed from, inputs before users:
-//   "#3 softmax f64 [2,4] <- #1  train.cpp:84  keeps 64 B"
-// "#3.1" is the second result of an op with several. Leaves that are a module's parameters say so:
-//   "#1 leaf blocks.0.mlp.in.weight f32 [8,2]  linear.cpp:13"
-std::string print_graph(const Tensor& y);
 
 // Returns the graph for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around
 // the ops that ran in their Scope (autograd/observer.h). Edges run from inputs to users.

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "autograd/op.h"
-#include "autograd/pass.h"
 
 namespace whence {
 namespace {

@@ -14,9 +14,13 @@
 #include <vector>
 
 #include "autograd/inspect/paths.h"
-#include "autograd/inspect/stop_words.h"
 
 namespace whence {
+
+// A Stop in words.
+const char* to_string(Stop stop);   // "clamped"
+const char* meaning_of(Stop stop);  // one clause: why it is 0
+const char* way_out_of(Stop stop);  // one clause: what would change that
 
 struct Cause {
   Stop stop = Stop::nothing;

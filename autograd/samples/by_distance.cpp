@@ -1,6 +1,6 @@
 // Samples of autograd/ops/by_distance.cpp.
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
 

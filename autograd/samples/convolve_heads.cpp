@@ -1,7 +1,7 @@
 // Samples of autograd/ops/convolve_heads.cpp.
 #include "autograd/convolve_heads.h"
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 
 namespace whence {
 namespace {

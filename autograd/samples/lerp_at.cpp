@@ -1,6 +1,6 @@
 // Samples of autograd/ops/lerp_at.cpp.
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 
 namespace whence {
 namespace {

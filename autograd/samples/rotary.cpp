@@ -1,6 +1,6 @@
 // Samples of autograd/ops/rotary.cpp.
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 #include "tensor/random.h"
 
 namespace whence {

@@ -1,6 +1,6 @@
 // Samples of autograd/ops/softmax.cpp.
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 
 namespace whence {
 namespace {

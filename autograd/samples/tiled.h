@@ -1,8 +1,8 @@
 // Samples of ops in tiles: sizes that are no multiple of a tile.
 #pragma once
 
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 #include "autograd/tiled/tiled_ops.h"
 
 namespace whence::tiled {

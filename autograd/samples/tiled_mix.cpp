@@ -1,4 +1,4 @@
-// Samples of autograd/tiled/tiled_mix.cpp: each program alone, and some of them together.
+// Samples of a tiled op: each program alone, and some of them together.
 #include "autograd/samples/tiled.h"
 #include "tensor/random.h"
 

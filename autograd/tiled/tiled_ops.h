@@ -1,4 +1,4 @@
-// Attention in tiles as ops (tiled_attention.cpp, tiled_mix.cpp): no [i j] tensor is allocated in either direction.
+// Attention in tiles as ops: no [i j] tensor is allocated in either direction.
 #pragma once
 
 #include <string>

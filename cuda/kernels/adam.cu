@@ -40,7 +40,7 @@ template <class G, class T> struct AdamChunks {
 
   WHENCE_HD void operator()(Thread& t) const {
     const AdamTensor<G, T> tensor = all.entry[all.of_chunk(t.block())];  // a copy: no store can change its pointers
-    const auto by = AdamFactors<T>::of([this](Control which) { return number(which); }, coupled_decay, tensor.decays);
+    const auto by = adam_factors<T>([this](Control which) { return number(which); }, coupled_decay, tensor.decays);
     if (!math::isfinite(by.scale)) return;  // the step changes nothing
     const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
     const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;

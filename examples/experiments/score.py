@@ -33,7 +33,7 @@ SIZES = {"by_sum": None, "per_character": "characters", "per_byte": "bytes"}
 NAMES = {"by_sum": "accuracy %, sum of log p", "per_character": "accuracy %, log p per character", "per_byte": "accuracy %, log p per byte"}
 
 
-def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int | None]:
+def tokeniser(folder: str, tokenizer: str = "") -> tuple[Callable[[str], list[int]], int | None, int | None]:
     """Returns the tokeniser's function from text to numbers, its <|endoftext|>, and the number of unknown text; None for each that is missing."""
     path = pathlib.Path(folder) / "tokeniser.json"
     if not path.is_file():
@@ -43,19 +43,14 @@ def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int 
         raise ValueError(f"{path}: no tokeniser of a run; the file of `whence train lm` required")
     if file["kind"] == "bytes":
         return lambda text: list(text.encode()), None, None
-    numbers = {token: at for at, token in enumerate(file.get(file["kind"], []), 1)}
     if file["kind"] == "characters":
+        numbers = {token: at for at, token in enumerate(file["characters"], 1)}
         return lambda text: [numbers.get(character, 0) for character in text], None, 0
-    try:
-        import tokenizers
-    except ImportError:
-        raise ValueError(f"{path}: a tokeniser of {file['kind']} given, and tokenizers is missing; pip install tokenizers") from None
-    level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if file["kind"] == "words":  # pieces of the text itself; the pattern's tokens are spelled in GPT-2's characters
-        return lambda text: [numbers.get(text[begin:end], 0) for _, (begin, end) in level.pre_tokenize_str(text)], None, 0
-    bpe = tokenizers.Tokenizer(tokenizers.models.BPE(file["vocab"], [tuple(line.split(" ")) for line in file["merges"]]))
-    bpe.pre_tokenizer = level
-    return lambda text: bpe.encode(text).ids, file["vocab"].get("<|endoftext|>"), None
+    import tokens
+    found = tokens.read(tokenizer or path.with_name("tokenizer.json"))
+    if tokens.bytes_of(found)[:file["vocabulary"]] != [each.encode("latin-1") for each in file["tokens"]]:
+        raise ValueError(f"--tokenizer: its tokens are not those of {path}; the tokenizer.json of the run's token file required")
+    return lambda text: found.encode(text).ids, found.token_to_id("<|endoftext|>"), None
 
 
 def questions(path: str) -> Iterator[dict[str, Any]]:
@@ -132,6 +127,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="folder of `whence train lm`")
     parser.add_argument("questions", help="JSON lines")
+    parser.add_argument("--tokenizer", default="", help="tokenizer.json of a run of a token file (tokenizer.json in its folder)")
     parser.add_argument("--length", type=int, default=0, help="largest number of tokens that the model reads (its training length)")
     parser.add_argument("--too-long", choices=("cut", "refuse"), default="cut", help="cut: drop tokens on the left of the context (cut)")
     parser.add_argument("--no-blank", action="store_true", help="no blank between context and choice")
@@ -147,7 +143,7 @@ def main(words: list[str] | None = None) -> int:
     asked = list(questions(options.questions))
     if not asked:
         raise ValueError(f"{options.questions}: no line given; objects of context, choices and answer required")
-    run, reads = whence.load(options.run, dtype=options.dtype), tokeniser(options.run)
+    run, reads = whence.load(options.run, dtype=options.dtype), tokeniser(options.run, options.tokenizer)
     options.length = options.length or outside.read_json(pathlib.Path(options.run) / "run.json")["facts"]["model.length"]
     lines = [answered(each, [scored(run, *reads, each, choice, options) for choice in each["choices"]]) for each in asked]
     if options.out:

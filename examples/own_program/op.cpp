@@ -1,8 +1,8 @@
 // Softsign: it rises towards 1, and never reaches 1.
 //   y = x / (1 + |x|)        dx = (1 - |y|)^2 dy
 #include "autograd/op.h"
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 #include "tensor/raw.h"
 
 using namespace whence;

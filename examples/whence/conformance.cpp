@@ -1,5 +1,4 @@
-// Prints the conformance matrix, as a table, HTML and JSON: every positional scheme and
-// composition against every check.
+// Prints the conformance matrix, as a table and JSON: every positional scheme and composition against every check.
 #include <algorithm>
 #include <iostream>
 
@@ -10,7 +9,6 @@
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/placement.h"
-#include "examples/whence/report/report.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/conformance.h"
@@ -28,7 +26,7 @@ using Mark = ConformanceCell::Mark;
 
 struct Options {
   std::vector<std::string> schemes;
-  std::string check, html, json, device = "cpu";
+  std::string check, json, device = "cpu";
   std::uint64_t seed = 1;
   bool no_sums = false, list = false, quiet = false;
   std::vector<ConformanceCheck> checks;  // the checks that run
@@ -45,7 +43,7 @@ void declare_options(CommandLine& line, Options& options) {
       .heading("Device");
   declare_device(line, &options.device);
   line.heading("Output")
-      .text("html", &options.html, {.help = "write the matrix as a page to this file"})
+      .elsewhere("html", "--json FILE has every figure and note")
       .text("json", &options.json, {.help = "write every figure and note to this file"})
       .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
       .example("whence conformance", "the whole matrix")
@@ -89,52 +87,6 @@ void write_json(const Options& options, const std::vector<ConformanceRow>& rows)
   write_file(options.json, Json(all).page(1) + "\n");
 }
 
-report::Matrix::Cell page_cell(const ConformanceCell& cell) {
-  using Look = report::Matrix::Look;
-  switch (cell.mark) {
-    case Mark::passed: return {cell_text(cell), cell.note, cell.figure == 0 ? Look::quiet : Look::plain};
-    case Mark::differs_as_claimed: return {"\u2260 " + cell_text(cell), cell.note, Look::marked};
-    case Mark::refused_as_claimed: return {"refused", cell.note, Look::marked};
-    case Mark::not_applicable: return {"-", cell.note, Look::quiet};
-    case Mark::failed: return {cell_text(cell), cell.note, Look::bad};
-  }
-  return {};
-}
-
-// Groups the rows of one scheme, with its options and wrapped schemes; sums belong to the scheme that they begin with.
-std::string family(const std::string& scheme) {
-  return scheme.substr(0, scheme.find_first_of("( ")) + (parse_schemes(scheme).size() > 1 ? " + another" : "");
-}
-
-report::Page page_of(const Options& options, const std::vector<ConformanceRow>& rows, const std::string& verdict) {
-  report::Page page;
-  page.title = "whence: conformance of positional schemes";
-  page.verdict = verdict;
-  report::Matrix matrix{"The matrix",
-      "Figures are the largest disagreement found. \u2260: a difference that the scheme claims, and must show. "
-      "-: does not apply. Point at a cell to read what was demanded and found, or click one and move with the arrow "
-      "keys.",
-      {}, {}};
-  for (const ConformanceCheck& check : options.checks) matrix.columns.emplace_back(check.name, check.meaning);
-  Table refused({"scheme", "reason"});
-  for (const ConformanceRow& row : rows) {
-    if (!row.refusal.empty()) {
-      refused.row({row.scheme, row.refusal});
-      continue;
-    }
-    matrix.rows.push_back({family(row.scheme), row.scheme, {}});
-    for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      matrix.rows.back().cells.push_back(page_cell(row.cells[k]));
-      if (row.cells[k].mark != Mark::failed) continue;
-      page.introduction += to_text(row.scheme, ": ", matrix.columns[k].first, ": ", row.cells[k].note, "\n\n");
-    }
-  }
-  page.matrices.push_back(std::move(matrix));
-  if (const std::size_t count = refused.rows().size(); count > 0)
-    page.tables.push_back({to_text(count, " combinations that the schemes refuse, and why"), "", refused, true});
-  return page;
-}
-
 void list_everything(const Options& options) {
   std::string list;
   for (const ConformanceCheck& check : options.checks) list += check.name + ": " + check.meaning + '\n';
@@ -172,7 +124,7 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
 
 // Returns the exit code: 1 if a check failed.
 int check_all(const Options& options) {
-  for (const std::string& file : {options.json, options.html}) ensure_output_file(file);
+  ensure_output_file(options.json);
   const double begin = steady_seconds();
   const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
   std::vector<std::string> header{"scheme"};
@@ -203,12 +155,6 @@ int check_all(const Options& options) {
           refused, " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
   std::cout << summary << '\n';
   if (!options.json.empty()) write_json(options, rows);
-  if (!options.html.empty()) {
-    const std::string size = to_text(accepted, " schemes and compositions, ", cells, " checks: "),
-                      verdict = failures == 0 ? to_text("Passed: ", size, "none failed.")
-                                              : to_text("FAILED: ", size, failures, " failed.");
-    write_file(options.html, report::html(page_of(options, rows, verdict)));
-  }
   return failures == 0 ? 0 : 1;
 }
 

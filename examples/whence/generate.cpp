@@ -41,7 +41,8 @@ void declare_options(CommandLine& line, Options& options) {
       "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
   declare_accept_damaged(line);
   line.heading("Text")
-      .text("prompt", &options.prompt, {"beginning of the text; a line end if not given"})
+      .text("prompt", &options.prompt,
+          {"beginning of the text; a line end if not given; token numbers for a run of a token file"})
       .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"number to draw", "tokens"})
       .integer("context", &options.generation.context, Count{0, 1000000000},
           {"most that the model sees; a full context continues from its later half. 0: all of the text, or the "
@@ -139,7 +140,7 @@ int run(CommandLine& line) {
   const auto show = [to_people](const std::string& text) {
     std::cout << (to_people ? terminal_text(text) : text) << std::flush;
   };
-  show(characters.push(options.prompt));
+  show(characters.push(saved.tokeniser->reads_numbers() ? saved.tokeniser->decode(prompt) : options.prompt));
   const double started = steady_seconds();
   const TokenIds made = generate(*saved.model, prompt, options.generation, [&](TokenId token) {
     show(characters.push(saved.tokeniser->token(token)));

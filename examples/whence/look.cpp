@@ -44,7 +44,7 @@ void declare_subject(CommandLine& line, Options& options) {
           {.help = "file that a language model reads",
               .initial = "a document that was set aside for validation, from its first line of prose: one of three "
                          "words or more that begin with a small letter, in a paragraph with a whole sentence"})
-      .text("prompt", &subject.prompt, {"text that it reads, typed here"})
+      .text("prompt", &subject.prompt, {"text that it reads, typed here; token numbers for a run of a token file"})
       .integer(
           "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"largest length; 0: as in training", "tokens"})
@@ -70,10 +70,7 @@ void declare_output(CommandLine& line, Options& options) {
           {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
            "whatever "
            "is edited"})
-      .text("at", &options.page.at,
-          {"for a text too long for every number: the places whose numbers are shown, e.g. \"i=4100 j=4050\"; several "
-           "with "
-           "';' between them"})
+      .elsewhere("at", "--length cuts a text that is too long for a page")
       .flag("numbers", &options.page.numbers, {"also write all numbers as safetensors, causes and paths as CSV"})
       .flag("causes", &options.causes,
           {"print how much of each gradient is zero, and why, without what the mask hides; no page"})
@@ -140,8 +137,7 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     const char* required;
   } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
                    "a pass that is shown whole; the playground answers by itself"},
-      {{"out"}, !prints, "a page"},
-      {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
+      {{"out"}, !prints, "a page"}, {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},

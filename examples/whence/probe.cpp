@@ -9,7 +9,6 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/verify/comparison.h"
 #include "examples/whence/verify/probe_run.h"
 #include "nn/attention/plan.h"
 #include "tensor/error.h"
@@ -19,11 +18,10 @@ namespace whence {
 namespace {
 
 struct Options {
-  std::string scheme, in, out, against, executor = "auto", dtype, describe, device = "auto";
+  std::string scheme, in, out, executor = "auto", dtype, describe, device = "auto";
   bool bidirectional = false;
   double scale = 1;
   std::uint64_t init = 0;
-  ComparisonWords words;
   std::int64_t rows = 0, heads = 4, kv_heads = 0, head_dim = 16, length = 16, batch = 1;
 };
 
@@ -34,11 +32,10 @@ void declare_options(CommandLine& line, Options& options) {
           {.help = "positional scheme, e.g. \"dape(kerple, width=8)\"", .known = scheme_names()})
       .text(
           "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
-      .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"})
-      .text("against", &options.against,
-          {"your safetensors file: prints which of its tensors differs first, as `whence compare`; status 1 if one "
-           "does"});
-  declare_comparison(line, options.words);
+      .text("out", &options.out,
+          {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME; `whence compare` holds "
+           "yours against it"})
+      .elsewhere("against", "whence compare OUT YOURS tells which tensor differs first");
   line.heading("Method")
       .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
       .integer("rows", &options.rows, Count{1, 1 << 20}, {"rows per block of strips; by size if not given"})
@@ -62,8 +59,6 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
       "one pass, and backward if the file has a cotangent");
-  line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --against mine.safetensors",
-      "the same pass compared with yours: which tensor differs first, and where");
   line.example("whence probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
       "another executor and dtype");
 }
@@ -73,17 +68,13 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"heads", "kv-heads", "head-dim", "length", "batch"})
     line.refuse_unless(name, describes, "--describe");
   for (const char* name :
-      {"scheme", "in", "out", "against", "executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
+      {"scheme", "in", "out", "executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "beside --describe, which only prints");
   if (describes) return;
-  for (const char* name : {"names", "tolerance"}) line.refuse_unless(name, line.given("against"), "--against");
   for (const char* name : {"scheme", "in", "out"})
-    if (!line.given(name) && !(name == std::string_view("out") && line.given("against")))
-      throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
+    if (!line.given(name)) throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
-  if (!line.given("out")) return;
   line.refuse_onto("out", options.in);
-  line.refuse_onto("out", options.against);
   ensure_output_file(options.out);
 }
 
@@ -124,11 +115,9 @@ void report(const ProbeInput& input, Executor executor, const Options& options, 
     std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << name_of(executor);
   std::cout << '\n';
   for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << one_line(name) << '\n';
-  if (!options.out.empty()) {
-    std::cout << "written: " << one_line(options.out) << ", " << result.tensors.size() << " tensors:";
-    for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
-    std::cout << '\n';
-  }
+  std::cout << "written: " << one_line(options.out) << ", " << result.tensors.size() << " tensors:";
+  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
+  std::cout << '\n';
   if (executor != Executor::reference)
     std::cout << "not written: logits, pattern and intermediates, which " << name_of(executor)
               << " never holds as a whole\n";
@@ -148,8 +137,6 @@ ProbeInput read_input(const CommandLine& line, const Options& options) {
 }
 
 int run_file(const CommandLine& line, const Options& options) {
-  SafetensorsFile theirs;
-  if (line.given("against")) theirs = read_safetensors(options.against);
   ProbeInput input = read_input(line, options);
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
@@ -164,13 +151,10 @@ int run_file(const CommandLine& line, const Options& options) {
                    "shorter sequences, or fewer of them, take less")
             << '\n';
   const SafetensorsFile result = run_on(input, plan, options);
-  if (line.given("out")) write_safetensors(options.out, result);
+  write_safetensors(options.out, result);
   report(input, plan.executor, options, result);
   if (line.given("device")) std::cout << choice.sentence << '\n';
-  if (!line.given("against")) return 0;
-  const Comparison comparison = compared("ours", result, options.against, theirs, options_of(line, options.words));
-  std::cout << comparison.text();
-  return comparison.first() ? 1 : 0;
+  return 0;
 }
 
 int run(CommandLine& line) {

@@ -10,9 +10,7 @@
 #include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/language/first_weights.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/report/table.h"
@@ -152,10 +150,6 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   record.facts.emplace_back("planned_peak_bytes", std::to_string(memory.peak));
   if (!settings.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, settings.weights_of);
   job.record = text_of(record);
-  if (training.look_every > 0) {
-    const TrainingBatch sample = study.sample(training.seed);
-    job.look = look::looks_at(model, sample.tensors[0], sample.tensors[1]);
-  }
   const TrainingResult trained = train(job, training);
   if (!speaks(ranks)) return 0;
   print_trained(trained);

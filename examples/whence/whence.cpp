@@ -68,6 +68,12 @@ std::string successor_of(const std::string& command) {
   for (const char* script : {"lab", "reproduce", "convert", "score"})
     if (command == script) return to_text("examples/experiments/", script, ".py does this now");
   if (command == "sharpness") return "Run.hessian() of `import whence` does this now";
+  if (command == "tokenize")
+    return "examples/experiments/tokens.py does this now, with any tokenizer.json: it makes a token file for whence "
+           "train";
+  if (command == "quickstart") return "the script examples/quickstart does this now";
+  if (command == "recall") return "the program examples/recall does this now";
+  if (command == "bench errors") return "whence conformance compares executors, and a test holds tiles in f32 to f64";
   if (command == "precision") return "nn/README.md, \"What 16 bits lose\", has its table";
   return command == "completion" ? "whence no longer writes completions; see whence --help" : "";
 }
@@ -86,12 +92,12 @@ int run_without_command(const Words& words) {
     std::cout << program_and_version() << '\n';
   } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
-  } else if (const std::string successor = successor_of(words[0]); !successor.empty()) {
-    throw InputError(in_quotes(words[0]), " given; a command required; ", successor);
   } else {
+    const std::string typed = group.empty() ? words[0] : words[0] + ' ' + words[1];
+    if (const std::string successor = successor_of(typed); !successor.empty())
+      throw InputError(in_quotes(typed), " given; a command required; ", successor);
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);
-    const std::string typed = group.empty() ? words[0] : words[0] + ' ' + words[1];
     const auto meant = nearest_name(typed, names);
     throw InputError(in_quotes(typed), " given; a command required; ",
         meant ? to_text("did you mean '", *meant, "'?") : "see whence --help");

@@ -1,5 +1,5 @@
 // The tiled executor. Schemes compute tensors of O(i + j) numbers by recorded ops. Everything that belongs to pairs is
-// one op, which keeps no [i j] tensor (autograd/tiled/tiled_attention.cpp).
+// one op, which keeps no [i j] tensor (autograd/tiled/tiled_ops.cpp).
 #include "autograd/ops.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "nn/attention/plan.h"

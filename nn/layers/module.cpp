@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
 #include "autograd/observer.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -194,8 +194,7 @@ void Optimizer::write(const std::function<void(std::span<const AdamEntry>)>& upd
   }
 }
 
-// g = s g (+ l2 w);  w -= rate decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
-// w -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        in numbers: AdamRule::update of tensor/adam.h
+// The four lines are AdamRule::update of tensor/adam.h.
 void Adam::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) {
   kernels(entries[0].weight.device()).adam_all(next_step(learning_rate, gradient_scale), {}, entries);
 }
@@ -248,18 +247,12 @@ void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, doubl
   }
 }
 
-void Optimizer::take(double learning_rate, double gradient_scale, const Site& site) {
-  write([&](std::span<const AdamEntry> entries) { update(entries, learning_rate, gradient_scale); }, site);
-  ++steps_;
-}
-
 void Optimizer::step(double learning_rate, double gradient_scale, Site site) {
   const CallSite place(site);
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
-  static_cast<void>(clip_by_global_norm(parameters_, 1, {}, site));  // throws before anything changes
-  take(learning_rate, gradient_scale, site);
+  step(learning_rate, {clip_by_global_norm(parameters_, 1, {}, site).value, gradient_scale}, site);
 }
 
 void Optimizer::step(double learning_rate, const GradientNorm& norm, Site site) {
@@ -268,7 +261,8 @@ void Optimizer::step(double learning_rate, const GradientNorm& norm, Site site) 
   require_gradients(parameters_);
   if (!norm.finite() || !std::isfinite(norm.scale))
     fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
-  take(learning_rate, norm.scale, site);
+  write([&](std::span<const AdamEntry> entries) { update(entries, learning_rate, norm.scale); }, site);
+  ++steps_;
 }
 
 void Optimizer::zero_gradients() {

@@ -95,7 +95,6 @@ class Optimizer {
   void write(const std::function<void(std::span<const AdamEntry> entries)>& update, const Site& site);
 
  private:
-  void take(double learning_rate, double gradient_scale, const Site& site);
   virtual void update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) = 0;
 
   std::vector<Module::Parameter> parameters_;

@@ -66,8 +66,7 @@ std::unique_ptr<Optimizer> MixedPrecision::made_for(Module& model, DType storage
 
 MixedPrecision::MixedPrecision(
     const OptimizerOptions& options, Module& model, DType storage, const LossScaleOptions& scaling)
-    : storage_(storage),
-      weights_(storage == DType::f32 ? model.parameters() : copies_of(model.parameters())),
+    : weights_(storage == DType::f32 ? model.parameters() : copies_of(model.parameters())),
       optimizer_(made_for(model, storage, options)) {
   if (storage == DType::f32) return;
   rounded_ = model.parameters();

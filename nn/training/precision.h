@@ -79,9 +79,7 @@ class MixedPrecision {
   // The same with any optimiser.
   MixedPrecision(const OptimizerOptions& options, Module& model, DType storage, const LossScaleOptions& scaling = {});
 
-  DType storage() const { return storage_; }
   Optimizer& optimizer() { return *optimizer_; }
-  const Optimizer& optimizer() const { return *optimizer_; }
   std::optional<LossScale>& loss_scale() { return loss_scale_; }  // f16 only
   const std::optional<LossScale>& loss_scale() const { return loss_scale_; }
 
@@ -94,7 +92,6 @@ class MixedPrecision {
  private:
   static std::unique_ptr<Optimizer> made_for(Module& model, DType storage, const OptimizerOptions& options);
 
-  DType storage_;
   std::vector<Module::Parameter> weights_, rounded_;  // f32, and the model's
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<LossScale> loss_scale_;

@@ -57,13 +57,4 @@ inline StepOutcome step(
   return {sum.loss / sum.targets, norm.value / sum.targets, static_cast<std::int64_t>(sum.tokens), !norm.finite()};
 }
 
-inline StepOutcome step(
-    Optimizer& optimizer, const TrainingBatch& batch, const LossOf& loss_of, double learning_rate, double clip) {
-  const auto forward_and_backward = [&] {
-    const double loss = add_gradients(batch, 1, loss_of).item();
-    return LossSum{loss, static_cast<double>(batch.counted), static_cast<double>(batch.tokens)};
-  };
-  return step(optimizer, forward_and_backward, learning_rate, clip);
-}
-
 }  // namespace whence

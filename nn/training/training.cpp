@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "autograd/node.h"
+#include "autograd/graph.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "tensor/device/device_runtime.h"

@@ -36,8 +36,6 @@ static InstructionSet choose() {
     if (wanted.empty() || wanted == to_string(set)) return set;
     here += (here.empty() ? "" : ", ") + to_string(set);
   }
-  if (here.empty())  // the quickstart's program, on another machine
-    fail("tiles", "built for other processors; another build required; configure on this machine");
   throw InputError("WHENCE_INSTRUCTIONS: '", wanted, "' given; one of ", here, " required on this machine; unset it");
 }
 

@@ -10,8 +10,8 @@
 
 #include "autograd/backward.h"
 #include "autograd/check/gradcheck.h"
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
+#include "autograd/samples/samples.h"
 #include "tensor/random.h"
 
 namespace {

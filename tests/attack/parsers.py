@@ -13,18 +13,14 @@ from tools import write_tensors
 def seeds_of(attack):
     """Returns format -> bytes that its reader accepts."""
     run, language, text = attack.trained("run"), attack.language("lm"), attack.text()
-    lists = [{"format": "whence tokeniser", "version": 1, "kind": kind, kind: tokens}
-             for kind, tokens in (("characters", [*"abcé猫 "]), ("words", ["one", " two", "\n"]))]
-    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]  # GPT-2's for bytes
-    vocabulary, merges = {spelling: id for id, spelling in enumerate([*letters, "th", "the", "<|endoftext|>"])}, ["t h", "th e"]
-    lists.append({"format": "whence tokeniser", "version": 1, "kind": "bpe", "vocab": vocabulary, "merges": merges})
+    lists = [{"format": "whence tokeniser", "version": 1, "kind": kind, "vocabulary": 9, kind: tokens}
+             for kind, tokens in (("characters", [*"abcé猫 "]), ("tokens", ["one", " two", "\xff", "<|endoftext|>"]))]
     given = attack.folder / "given.safetensors"
     write_tensors(given, {name: ([2, 3, 4], [k / 8 for k in range(24)]) for name in ("q", "k", "v", "cotangent")})
     paths = {"safetensors": [run / "weights.safetensors", given], "given": [given], "checkpoint": run.glob("checkpoints/*/weights.safetensors"),
              "run": [run / "run.json", language / "run.json"], "documents": [text],
              "tokeniser": [language / "tokeniser.json"]}
     texts = {"jsonl": ['{"text": "a b", "answer": 3}\n{"text": "\\u00e9", "choices": ["x", "y"], "answer": -1}\n\n'],
-             "vocabulary": [json.dumps(vocabulary) + "\0" + "\n".join(merges)],
              "scheme": ["cope + rope", "cdape(kerple, kernel=3, width=8)", "cope(p_max=16, gates=sigmoid)", "interpolated(rope(base=1e4), factor=2)"],
              "options": ["--steps\n12\n--rate=0.5\nflip_flop\n--quiet\n--data\na\n--data=b", "--help"]}
     seeds = {format: [path.read_bytes() for path in some] for format, some in paths.items()}

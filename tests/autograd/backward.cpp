@@ -3,8 +3,8 @@
 #include <set>
 #include <thread>
 
-#include "autograd/check/samples.h"
 #include "autograd/op.h"
+#include "autograd/samples/samples.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/tensors.h"
 

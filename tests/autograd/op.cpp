@@ -1,9 +1,9 @@
 // Ops with several results (autograd/op.h): every result used, or one, or one twice; repeated passes; passes after
 // errors; walks of the graph.
 #include "autograd/op.h"
-#include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/inspect/paths.h"
 #include "autograd/inspect/zeros.h"
 #include "autograd/recording.h"
@@ -190,11 +190,14 @@ TEST_CASE("several results: walks over the graph meet each result by itself") {
   CHECK(slope.sum == doctest::Approx(19));
 }
 
-TEST_CASE("several results: print_graph shows one node, and which of its results went where") {
+TEST_CASE("several results: one node, whose edges say which of its results went where") {
   Example of;
-  const std::string text = print_graph(of.second + of.first);
-  CHECK(text.find("#3 two f64 [2], f64 [2] <- #1, #2") != std::string::npos);
-  CHECK(text.find("#4 add f64 [2] <- #3.1, #3.0") != std::string::npos);
+  const Tensor y = of.second + of.first;
+  const auto inputs = node_of(y)->inputs();
+  CHECK(inputs[0].node == inputs[1].node);
+  CHECK(inputs[0].result == 1);
+  CHECK(inputs[1].result == 0);
+  CHECK(to_dot(y).find("[label=\"two\\nf64 [2]\\nf64 [2]\\n") != std::string::npos);
 }
 
 TEST_CASE("several results: a value that is not finite is reported with the incoming numbers") {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "autograd/backward.h"
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 #include "tests/support/device.h"
 
 using namespace whence;

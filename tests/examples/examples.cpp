@@ -41,12 +41,15 @@ TEST_CASE("every example is short, uses the library alone and is listed; the fir
     const std::string name = file.path().stem(), program = source_of(name);
     CAPTURE(name);
     ++seen;
-    CHECK(std::count(program.begin(), program.end(), '\n') <= (name == "first" ? 24 : name == "minimal" ? 42 : 60));
+    CHECK(std::count(program.begin(), program.end(), '\n') <= (name == "first"        ? 24
+                                                                  : name == "minimal" ? 42
+                                                                  : name == "recall"  ? 80
+                                                                                      : 60));
     CHECK_FALSE(has(program, "#include \"examples/"));
     CHECK(has(text_of(source_folder() + "/examples/README.md"), "| [" + name + "](" + name + ".cpp) |"));
     if (name == "first") CHECK(has(text_of(source_folder() + "/README.md"), "```cpp\n" + program + "```\n"));
   }
-  CHECK(seen == 8);
+  CHECK(seen == 9);
 }
 
 TEST_CASE("first: y, dp and dt between two rows, and at a row, where dp is 0 and the reason is said") {
@@ -68,6 +71,17 @@ TEST_CASE("minimal: the loss falls, and every row of gates but the first has a g
   for (std::size_t i = 0; i < rows.size(); ++i) {
     CAPTURE(i);
     CHECK((rows[i][1].find_first_of("123456789") != std::string::npos) == (i > 0));
+  }
+}
+
+TEST_CASE("recall: both constructions put the mass of their formulas on the answer, a mirrored kernel does not") {
+  const std::string out = output_of("recall");
+  for (const int length : {8, 32, 128, 512}) {
+    const std::vector<double> masses =
+        numbers_behind(whence::to_text("\n", std::string(6 - std::to_string(length).size(), ' '), length), out);
+    REQUIRE(masses.size() == 1);
+    const double b = std::log(length) + 4;
+    CHECK(masses[0] == doctest::Approx(std::exp(b) / (std::exp(b) + length - 1)).epsilon(1e-3));
   }
 }
 

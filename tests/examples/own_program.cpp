@@ -83,7 +83,7 @@ TEST_CASE("own program: a few lines of CMake link whence, fetched or installed")
   CHECK(has(fetched, "\nstep 200  loss 0.0"));
   CHECK(has(well("cat fetched/build/CMakeCache.txt").out, "CMAKE_BUILD_TYPE:STRING=\n"));  // theirs: none
   const std::string targets = "\n" + well(cmake + " --build fetched/build --target help").out;
-  for (const char* name : {"minimal", "first", "language", "whence", "quickstart", "playground", "whence_tests"})
+  for (const char* name : {"minimal", "first", "language", "whence", "playground", "whence_tests"})
     CHECK_MESSAGE(!has(targets, std::string("\n") + name + ": "), name);
 }
 

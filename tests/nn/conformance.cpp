@@ -160,15 +160,3 @@ TEST_CASE("a text that is refused has a reason and no cells") {
   CHECK(row.cells.empty());
   CHECK(row.refusal.find("without a scheme that rotates") != std::string::npos);
 }
-
-TEST_CASE("the page says what came out, then every figure with what it means") {
-  const Scratch scratch("conformance");
-  (void)done("conformance cope cdape(kerple) 'cope + rope' --quiet --html " + scratch / "page.html");
-  const std::string page = text_of(scratch / "page.html");
-  const auto has = [&](const std::string& part) { return page.find(part) != std::string::npos; };
-  CHECK(has("<p class=\"verdict\">Passed: 3 schemes and compositions, 59 checks: none failed.</p>"));
-  CHECK(has("<span>cdape (1)</span>"));
-  CHECK(has("<span>cope + another (1)</span>"));
-  CHECK(has("<td class=\"marked\" title=\"rows depend on the run&#39;s length, as it says\">\u2260 0.0"));
-  for (const ConformanceCheck& check : conformance_checks()) CHECK(has("<dt>" + check.name + "</dt>"));
-}

@@ -7,7 +7,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
-#include "autograd/inspect/op_clock.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/ops.h"
 #include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"

@@ -1,12 +1,8 @@
 #include "examples/whence/cli/unicode.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <utility>
-#include <vector>
-
-#include "examples/whence/cli/unicode_tables.h"
 
 namespace whence {
 namespace {
@@ -15,18 +11,6 @@ using CodeRange = std::pair<std::uint32_t, std::uint32_t>;  // its first code po
 
 bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
   return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
-}
-
-// The ends of alternating runs of code points, outside and inside the kind (unicode_tables.h).
-std::vector<std::uint32_t> ends_of(std::span<const std::uint16_t> counts) {
-  std::vector<std::uint32_t> ends(counts.begin(), counts.end());
-  ends[0] += 0x80;
-  std::partial_sum(ends.begin(), ends.end(), ends.begin());
-  return ends;
-}
-
-bool is_some(const std::vector<std::uint32_t>& ends, std::uint32_t code) {
-  return (std::ranges::upper_bound(ends, code) - ends.begin()) % 2 == 1;
 }
 
 // Characters whose first byte is in a range: their length, and the range of the second byte.
@@ -67,39 +51,6 @@ CodePoint first_code_point(std::string_view text) {
   std::uint32_t code = lead & (0xFFu >> (form.length + 1));
   for (std::size_t i = 1; i < form.length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
   return {code, form.length, true};
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const CodePoint code = first_code_point(text);
-    if (!code.valid) return false;
-    text.remove_prefix(code.bytes);
-  }
-  return true;
-}
-
-void append_utf8(std::string& text, std::uint32_t code) {
-  const auto add = [&text](std::uint32_t byte) { text += static_cast<char>(byte); };
-  if (code < 0x80) return add(code);
-  if (code < 0x800)
-    add(0xC0 | code >> 6);
-  else if (code < 0x10000)
-    add(0xE0 | code >> 12), add(0x80 | (code >> 6 & 0x3F));
-  else
-    add(0xF0 | code >> 18), add(0x80 | (code >> 12 & 0x3F)), add(0x80 | (code >> 6 & 0x3F));
-  add(0x80 | (code & 0x3F));
-}
-
-bool is_letter(const CodePoint& code) {
-  if (code.value < 0x80) return (code.value | 0x20) >= 'a' && (code.value | 0x20) <= 'z';
-  static const std::vector<std::uint32_t> ends = ends_of(letter_counts);
-  return code.valid && is_some(ends, code.value);
-}
-
-bool is_number(const CodePoint& code) {
-  if (code.value < 0x80) return code.value >= '0' && code.value <= '9';
-  static const std::vector<std::uint32_t> ends = ends_of(number_counts);
-  return code.valid && is_some(ends, code.value);
 }
 
 bool is_white_space(const CodePoint& code) {

@@ -1,5 +1,5 @@
-// Strict reading of UTF-8, properties of a code point (letter, number, white space, width), and a stream of bytes
-// printed in whole characters.
+// Strict reading of UTF-8, properties of a code point (white space, width), and a stream of bytes printed in whole
+// characters.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,9 @@ struct CodePoint {
 
 // The code point at the front. REQUIRES: text is not empty.
 [[nodiscard]] CodePoint first_code_point(std::string_view text);
-[[nodiscard]] bool is_utf8(std::string_view text);
-void append_utf8(std::string& text, std::uint32_t code_point);
 inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+FFFD
 
-[[nodiscard]] bool is_letter(const CodePoint& code);       // \p{L}; an invalid byte is none of the three
-[[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
-[[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
+[[nodiscard]] bool is_white_space(const CodePoint& code);  // the property White_Space; false for an invalid byte
 // Control characters, and characters that have no width, join others, or change the direction of reading.
 [[nodiscard]] bool acts_unseen(const CodePoint& code);
 

@@ -91,7 +91,10 @@ void set_aside(const CorpusOptions& options, const std::string& path, Documents&
         " bytes given, some being set aside for validation; more text, or --validation 0, required");
   training = {all[0].substr(0, at)}, validation = {all[0].substr(at)};
   notes += to_text("validation is the end of ", one_line(path), ", which is one document",
-      options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
+      options.blank_lines > 0 && !is_token_file(path)
+          ? to_text(": nowhere ", options.blank_lines, " blank lines between text")
+          : "",
+      "\n");
 }
 
 // Reads the documents of all parts, including validation.
@@ -120,44 +123,40 @@ std::string hash_of(const FilesOfParts& parts) {
 
 // The tokeniser sees where the document ends, but no text after it.
 void encode_document(
-    std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenRun& run, PartSize& size) {
-  ++size.documents;
-  size.bytes += static_cast<std::int64_t>(document.size());
-  size.words += words_in(document);
-  TokenIds ids;
-  while (!document.empty()) {
+    std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenIds& run, PartSize& size) {
+  const std::size_t before = run.size();
+  for (std::size_t done = 0; done < document.size();) {
     stop_if_interrupted("making tokens of text");
-    ids.clear();
     try {
-      document.remove_prefix(tokeniser.encode_part(document, ids));
+      done += tokeniser.encode_part(document.substr(done), run);
     } catch (const UnfitText& unfit) {
-      throw FileError(place_of(files, document.data() + unfit.byte), ": ", unfit.reason);
+      throw FileError(place_of(files, document.data() + done + unfit.byte), ": ", unfit.reason);
     }
-    size.tokens += static_cast<std::int64_t>(ids.size());
-    size.unknown += tokeniser.unknown() < 0 ? 0 : std::count(ids.begin(), ids.end(), tokeniser.unknown());
-    run.add(ids);
   }
+  const std::span<const TokenId> made(run.begin() + static_cast<std::ptrdiff_t>(before), run.end());
+  const std::string spelled = tokeniser.reads_numbers() ? tokeniser.decode(made) : std::string();
+  const std::string_view read = tokeniser.reads_numbers() ? spelled : document;
+  ++size.documents;
+  size.bytes += static_cast<std::int64_t>(read.size());
+  size.words += words_in(read);
+  size.tokens += std::ssize(made);
+  size.unknown += tokeniser.unknown() < 0 ? 0 : std::ranges::count(made, tokeniser.unknown());
 }
 
 std::vector<std::pair<std::string, std::string>> description_of(
     const CorpusOptions& options, const std::string& data, const Tokeniser& tokeniser) {
   return {{"data", data}, {"tokeniser", tokeniser.hash()}, {"blank-lines", std::to_string(options.blank_lines)},
       {"validation", options.validation_data.empty() ? exact(options.validation_share) : "a file"},
-      {"split-seed", std::to_string(options.split_seed)}, {"separate", options.separate ? "true" : "false"}};
+      {"split-seed", std::to_string(options.split_seed)}};
 }
 
 }  // namespace
 
-void TokenRun::add(std::span<const TokenId> ids) {
-  if (wide_)
-    long_.insert(long_.end(), ids.begin(), ids.end());
-  else
-    std::ranges::transform(ids, std::back_inserter(short_), [](TokenId id) { return static_cast<std::uint16_t>(id); });
-}
-
 void declare(Fields& line, CorpusOptions& options) {
   line.heading("Text")
-      .text("data", &options.data, {"training data, one or more: text files, JSON lines, folders of text"})
+      .text("data", &options.data,
+          {"training data, one or more: text files, JSON lines, folders of text, or token files, FILE.safetensors "
+           "of examples/experiments/tokens.py"})
       .text("validation-data", &options.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
       .text("test-data", &options.test_data, {"a file whose tokens are each scored once, after training"})
@@ -171,7 +170,6 @@ void declare(Fields& line, CorpusOptions& options) {
           {"share of the text set aside, in whole documents, or the end of a single one"})
       .integer("split-seed", &options.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
           {"seed that draws these documents"})
-      .flag("separate", &options.separate, {"put the tokeniser's <|endoftext|> behind each document"})
       .names("FILE", &options.more, "more files, after --data FILE");
 }
 
@@ -189,6 +187,7 @@ void check(const Fields& line, const CorpusOptions& options) {
   bool jsonl = false, plain = false;
   for (std::size_t part = 0; part < part_count; ++part)
     for (const std::string& file : files_of_part(options, part)) {
+      if (is_token_file(file)) continue;
       const std::string first = first_line_of(file);  // empty: it cannot be read, and reading it all reports that
       const bool lines = is_json_lines(file, first, options.field);
       jsonl = jsonl || first.empty() || lines, plain = plain || !lines;
@@ -229,26 +228,18 @@ std::vector<bool> validation_documents(
 }
 
 std::size_t first_line_of_prose(std::string_view text) {
-  const auto ends_sentence = [](std::string_view line) {
-    const std::size_t last = line.find_last_not_of(" \t\r\"')]_*");
-    return last != line.npos && std::string_view(".!?").find(line[last]) != std::string_view::npos;
-  };
-  const auto small_words = [](std::string_view line) {
-    int count = 0;
-    for (std::size_t k = 0; k < line.size(); ++k)
-      count += line[k] >= 'a' && line[k] <= 'z' && (k == 0 || line[k - 1] == ' ' || line[k - 1] == '\t');
-    return count;
-  };
   std::size_t found = text.npos;  // the first line since a blank one that may be prose
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t newline = text.find('\n', begin), end = newline == text.npos ? text.size() : newline;
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);
-    if (line.find_first_not_of(" \t\r") == line.npos)
-      found = text.npos;
-    else if (found == text.npos && small_words(line) >= 3)
-      found = begin;
-    if (found != text.npos && ends_sentence(line)) return found;
-    begin = end + 1;
+    int small_words = 0;
+    for (std::size_t k = 0; k < line.size(); ++k)
+      small_words += line[k] >= 'a' && line[k] <= 'z' && (k == 0 || line[k - 1] == ' ' || line[k - 1] == '\t');
+    if (line.find_first_not_of(" \t\r") == line.npos) found = text.npos;
+    if (found == text.npos && small_words >= 3) found = begin;
+    const std::size_t last = line.find_last_not_of(" \t\r\"')]_*");
+    const bool ends_sentence = last != line.npos && std::string_view(".!?").find(line[last]) != std::string_view::npos;
+    if (found != text.npos && ends_sentence) return found;
   }
   return text.npos;
 }
@@ -274,16 +265,17 @@ Passage passage_to_read(const CorpusOptions& options, const std::string& hash) {
   if (hash_of(files) != hash) passage.about += "; the text has changed since training, which may have read this";
   passage.place = place_of(files, begins.data());
   passage.text = begins;
-  if (!options.separate)
-    for (std::size_t k = first + 1; k < documents.size(); ++k) passage.text += documents[k];
+  for (std::size_t k = first + 1; k < documents.size(); ++k) passage.text += documents[k];
   return passage;
 }
 
+void require_same_list(const TextFile& file, const Tokeniser& tokeniser) {
+  if (!file.list().empty() && file.list() != tokeniser.json())
+    throw FileError(file.path(), ": its list of tokens is not the run's; token files of one tokenizer.json required");
+}
+
 // Reads all files before it encodes anything: a bad file among many is found at once.
-Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocabulary_(tokeniser.vocabulary()) {
-  if (options.separate && tokeniser.end_of_text() < 0)
-    throw InputError(
-        "--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
+Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) {
   FilesOfParts files;
   Documents documents[part_count];
   read_documents(options, files, documents, notes_);
@@ -291,15 +283,12 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocab
   description_ = description_of(options, hash_, tokeniser);
   std::vector<std::string> notes;
   for (std::size_t part = 0; part < part_count; ++part) {
-    for (const auto& file : files[part])
+    for (const auto& file : files[part]) {
+      require_same_list(*file, tokeniser);
       if (std::string note = file->note(); !note.empty()) notes.push_back(std::move(note));
-    runs_[part] = TokenRun(vocabulary_);
-    for (const std::string_view document : documents[part]) {
-      encode_document(document, tokeniser, files, runs_[part], sizes_[part]);
-      if (!options.separate) continue;
-      runs_[part].add(TokenIds{tokeniser.end_of_text()});
-      ++sizes_[part].tokens;
     }
+    for (const std::string_view document : documents[part])
+      encode_document(document, tokeniser, files, runs_[part], sizes_[part]);
   }
   if (!notes.empty()) notes_ += first_few(notes, "") + (notes_.ends_with('\n') ? "" : "\n");
 }
@@ -321,17 +310,15 @@ std::string Corpus::summary() const {
 }
 
 void Corpus::require_window(Part part, index_t length) const {
-  const index_t has = tokens(part).size();
+  const index_t has = size(part).tokens;
   if (has > length) return;
   throw FileError(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
       " required for a window of ", length, " and the token after it; give more text or choose shorter windows");
 }
 
 TokenIds Corpus::slice(Part part, index_t first, index_t count) const {
-  const TokenRun& run = tokens(part);
-  TokenIds ids;
-  for (index_t i = first; i < first + count; ++i) ids.push_back(run[i]);
-  return ids;
+  const auto begin = runs_[static_cast<std::size_t>(part)].begin() + first;
+  return {begin, begin + count};
 }
 
 }  // namespace whence::language

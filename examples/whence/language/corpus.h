@@ -2,6 +2,7 @@
 //
 //   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
+// A token file is one document, whose bytes and words are those of its tokens.
 // Tokens take 2 bytes each, or 4 if there are more than 65536 different ones.
 #pragma once
 
@@ -30,7 +31,6 @@ struct CorpusOptions {
   double validation_share = 0.1;  // of the text, in whole documents, or the end of a single one; 0: no validation
   // Draws the validation documents. It is not training's seed, so that runs are compared on the same text.
   std::uint64_t split_seed = 0;
-  bool separate = false;  // puts the tokeniser's <|endoftext|> after each document
 };
 
 void declare(Fields& line, CorpusOptions& options);
@@ -58,6 +58,9 @@ struct Passage {
 // prose, the beginning. `hash` is that of the run's data. Throws as Corpus does.
 [[nodiscard]] Passage passage_to_read(const CorpusOptions& options, const std::string& hash);
 
+// FileError if the file has a list of tokens, and the tokeniser another.
+void require_same_list(const TextFile& file, const Tokeniser& tokeniser);
+
 // Returns where the first line of prose begins: it has three words or more that begin with a small letter, and a
 // sentence ends at the end of a line before the next blank line. npos: no such line, as in a table, in code, or without
 // ASCII letters.
@@ -66,24 +69,6 @@ struct Passage {
 enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;
 
-// One part's tokens: 16 bits each if the vocabulary allows.
-class TokenRun {
- public:
-  explicit TokenRun(index_t vocabulary = 0) : wide_(vocabulary > 65536) {}
-  void add(std::span<const TokenId> ids);
-  index_t size() const { return static_cast<index_t>(wide_ ? long_.size() : short_.size()); }
-  // REQUIRES: 0 <= i < size().
-  TokenId operator[](index_t i) const {
-    const auto at = static_cast<std::size_t>(i);
-    return wide_ ? long_[at] : short_[at];
-  }
-
- private:
-  bool wide_;
-  std::vector<std::uint16_t> short_;
-  TokenIds long_;
-};
-
 struct PartSize {
   std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
   std::int64_t words = 0;  // runs of characters other than Unicode's white space
@@ -91,13 +76,11 @@ struct PartSize {
 
 class Corpus {
  public:
-  // Throws as TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser cannot take, and when
-  // training or validation would be empty; InputError for options; Interrupted.
+  // Throws as TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser cannot take, for a token
+  // file with another list, and when training or validation would be empty; Interrupted.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser);
 
-  const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }
   const PartSize& size(Part part) const { return sizes_[static_cast<std::size_t>(part)]; }
-  index_t vocabulary() const { return vocabulary_; }
   double bytes_per_token(Part part) const;
   const std::string& hash() const { return hash_; }  // SHA-256 over each file's hash: a run's data
   // Returns names and texts that a resumed run must share: data hash, tokeniser hash, rule and share of documents.
@@ -110,9 +93,8 @@ class Corpus {
   [[nodiscard]] TokenIds slice(Part part, index_t first, index_t count) const;
 
  private:
-  TokenRun runs_[part_count];
+  TokenIds runs_[part_count];
   PartSize sizes_[part_count];
-  index_t vocabulary_;
   std::string hash_, notes_;
   std::vector<std::pair<std::string, std::string>> description_;
 };

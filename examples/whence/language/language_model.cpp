@@ -24,7 +24,7 @@ Windows windows_at(const Corpus& corpus, Part part, const std::vector<index_t>& 
 std::vector<index_t> training_starts(
     const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
   const Stream stream(seed, "language windows", static_cast<std::uint64_t>(part));
-  const index_t places = corpus.tokens(Part::training).size() - options.length;
+  const index_t places = corpus.size(Part::training).tokens - options.length;
   std::vector<index_t> starts;
   for (index_t b = 0; b < options.sequences; ++b) {
     const double drawn = stream.uniform53(static_cast<std::uint64_t>(b)) * static_cast<double>(places);
@@ -66,31 +66,30 @@ std::vector<std::vector<double>> token_losses(const Transformer& model, const Wi
 
 namespace {
 
-struct Sum {
+// Scores windows of `length` at these starts, and of the last one only `rest` targets. `whole`: they are all of the part.
+LanguageScore scored(const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options,
+    const std::vector<index_t>& starts, index_t length, index_t rest, bool whole) {
+  LanguageScore result;
   double nats = 0;
-  std::int64_t tokens = 0;
-  LanguageScore by_window = {};
-
-  void add(const std::vector<std::vector<double>>& losses) {
-    for (const auto& row : losses) {
+  const auto count = std::ssize(starts);
+  for (index_t first = 0, end = 0; first < count; first = end) {
+    const bool last = first == count - 1;
+    end = last ? count : std::min(count - (rest < length), first + options.sequences);
+    const std::vector<index_t> some(starts.begin() + first, starts.begin() + end);
+    for (const auto& row : token_losses(model, windows_at(corpus, part, some, length), last ? rest : length)) {
       nats = std::accumulate(row.begin(), row.end(), nats);
-      tokens += std::ssize(row);
-      by_window.graded.push_back(std::ssize(row));
-      by_window.nats.push_back(std::accumulate(row.begin(), row.end(), 0.0));
+      result.tokens += std::ssize(row);
+      result.graded.push_back(std::ssize(row));
+      result.nats.push_back(std::accumulate(row.begin(), row.end(), 0.0));
     }
   }
-};
-
-LanguageScore score_of_sum(const Sum& sum, const Corpus& corpus, Part part) {
-  LanguageScore result = sum.by_window;
-  result.loss = sum.nats / static_cast<double>(sum.tokens);
-  result.tokens = sum.tokens;
+  const PartSize& size = corpus.size(part);
+  const auto words = static_cast<double>(std::max<std::int64_t>(1, size.words));
+  result.loss = nats / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);
   result.bits_per_byte = result.loss / std::log(2.0) / corpus.bytes_per_token(part);
   result.perplexity_per_byte = std::exp(result.loss / corpus.bytes_per_token(part));
-  const PartSize& size = corpus.size(part);
-  result.perplexity_per_word = std::exp(
-      result.loss * static_cast<double>(size.tokens) / static_cast<double>(std::max<std::int64_t>(1, size.words)));
+  result.perplexity_per_word = std::exp((whole ? nats : result.loss * static_cast<double>(size.tokens)) / words);
   return result;
 }
 
@@ -99,33 +98,21 @@ LanguageScore score_of_sum(const Sum& sum, const Corpus& corpus, Part part) {
 LanguageScore score(
     const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
   corpus.require_window(part, options.length);
-  const index_t places = corpus.tokens(part).size() - options.length;  // starts of windows: 0 ... places - 1
+  const index_t places = corpus.size(part).tokens - options.length;  // starts of windows: 0 ... places - 1
   const index_t count = std::min(windows, 1 + (places - 1) / options.length);
-  Sum sum;
-  for (index_t first = 0; first < count; first += options.sequences) {
-    std::vector<index_t> starts;
-    for (index_t w = first; w < std::min(count, first + options.sequences); ++w)
-      starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
-    sum.add(token_losses(model, windows_at(corpus, part, starts, options.length), options.length));
-  }
-  return score_of_sum(sum, corpus, part);
+  std::vector<index_t> starts;
+  for (index_t w = 0; w < count; ++w) starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
+  return scored(model, corpus, part, options, starts, options.length, options.length, false);
 }
 
 LanguageScore score_whole(const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options) {
   corpus.require_window(part, 1);
-  const index_t targets = corpus.tokens(part).size() - 1, length = std::min(options.length, targets),
-                whole = targets / length, rest = targets % length;
-  Sum sum;
-  for (index_t first = 0; first < whole; first += options.sequences) {
-    std::vector<index_t> starts;
-    for (index_t w = first; w < std::min(whole, first + options.sequences); ++w) starts.push_back(w * length);
-    sum.add(token_losses(model, windows_at(corpus, part, starts, length), length));
-  }
-  if (rest > 0) sum.add(token_losses(model, windows_at(corpus, part, {targets - length}, length), rest));
-  LanguageScore result = score_of_sum(sum, corpus, part);
-  result.perplexity_per_word =
-      std::exp(sum.nats / static_cast<double>(std::max<std::int64_t>(1, corpus.size(part).words)));
-  return result;
+  const index_t targets = corpus.size(part).tokens - 1, length = std::min(options.length, targets),
+                rest = targets % length;
+  std::vector<index_t> starts;
+  for (index_t w = 0; w < targets / length; ++w) starts.push_back(w * length);
+  if (rest > 0) starts.push_back(targets - length);
+  return scored(model, corpus, part, options, starts, length, rest > 0 ? rest : length, true);
 }
 
 }  // namespace whence::language

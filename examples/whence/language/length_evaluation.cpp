@@ -7,6 +7,7 @@
 #include <set>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "nn/io/files.h"
 #include "tensor/suggest.h"
@@ -24,15 +25,15 @@ std::vector<index_t> lengths_of(const LengthOptions& options) {
 
 // Returns the last target of each window. They are spread evenly, `graded` tokens or more apart, and each has room
 // before it for the longest window.
-std::vector<index_t> ends_of(const TokenRun& tokens, index_t longest, index_t graded, index_t windows) {
-  const index_t span = tokens.size() - 1 - longest, count = std::min(windows, 1 + span / graded);
+std::vector<index_t> ends_of(index_t tokens, index_t longest, index_t graded, index_t windows) {
+  const index_t span = tokens - 1 - longest, count = std::min(windows, 1 + span / graded);
   std::vector<index_t> ends;
-  for (index_t w = 0; w < count; ++w) ends.push_back(count == 1 ? tokens.size() - 1 : longest + span * w / (count - 1));
+  for (index_t w = 0; w < count; ++w) ends.push_back(count == 1 ? tokens - 1 : longest + span * w / (count - 1));
   return ends;
 }
 
 void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& lengths) {
-  const index_t has = corpus.tokens(part).size(), longest = lengths.back();
+  const index_t has = corpus.size(part).tokens, longest = lengths.back();
   if (has > longest) return;
   std::vector<index_t> fitting;
   std::ranges::copy_if(lengths, std::back_inserter(fitting), [&](index_t length) { return has > length; });
@@ -77,6 +78,8 @@ LengthScore score_of(
   return score;
 }
 
+std::string number(double value, int digits) { return std::isfinite(value) ? fixed(value, digits) : "-"; }
+
 }  // namespace
 
 std::vector<LengthScore> perplexity_by_length(
@@ -84,7 +87,7 @@ std::vector<LengthScore> perplexity_by_length(
   const std::vector<index_t> lengths = lengths_of(options);
   require_room(corpus, part, lengths);
   const index_t kept = std::max(options.last, options.train_length);
-  const std::vector<index_t> ends = ends_of(corpus.tokens(part), lengths.back(), kept, options.windows);
+  const std::vector<index_t> ends = ends_of(corpus.size(part).tokens, lengths.back(), kept, options.windows);
   const auto windows = static_cast<index_t>(ends.size());
   const std::int64_t all = static_cast<std::int64_t>(lengths.size()) * windows;
   Progress progress("evaluate " + model.scheme(), all, options.quiet);
@@ -119,6 +122,25 @@ std::vector<LengthScore> perplexity_by_length(
   }
   progress.finish();
   return scores;
+}
+
+Table length_table(const std::vector<LengthScore>& scores) {
+  Table table({"length", "x training", "windows", "last tokens", "perplexity", "standard error", "note"});
+  for (const LengthScore& score : scores) {
+    const auto count = [&](index_t n) { return score.refused.empty() ? std::to_string(n) : "-"; };
+    table.row({std::to_string(score.length), std::to_string(score.length / scores.front().length), count(score.windows),
+        count(score.last), number(score.perplexity, 3), number(score.standard_error, 3), score.refused});
+  }
+  return table;
+}
+
+Table delta_table(const std::vector<LengthScore>& scores) {
+  Table table({"length", "last tokens", "full", "truncated", "Delta-P"});
+  for (const LengthScore& score : scores)
+    for (const DeltaP& delta : score.deltas)
+      table.row({std::to_string(score.length), std::to_string(delta.last), number(delta.full, 3),
+          number(delta.truncated, 3), number(delta.value(), 3)});
+  return table;
 }
 
 }  // namespace whence::language

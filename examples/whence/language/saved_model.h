@@ -11,6 +11,8 @@
 
 #include "examples/whence/language/tokeniser.h"
 #include "examples/whence/run/run_record.h"
+#include "nn/io/safetensors.h"
+#include "nn/layers/module.h"
 #include "nn/transformer.h"
 
 namespace whence::language {
@@ -45,5 +47,24 @@ void require_one_run(const std::vector<std::string>& runs);
 // `executor`: another than in training; empty: the same. SystemError when a file is missing. FileError when a file is
 // damaged, the tokeniser is not the model's, or weights do not fit.
 [[nodiscard]] SavedModel load_language_model(const std::string& folder, const std::string& executor = {});
+
+// ---- Initial weights from another run, which may have another scheme: DroPE, position interpolation
+
+struct FirstWeights {
+  NamedTensors tensors;  // by our paths
+  std::string sha256;    // of names, kinds, shapes and numbers
+};
+
+// Returns the weights in a run's folder. FileError and SystemError as from the readers of these files.
+[[nodiscard]] FirstWeights read_first_weights(const std::string& folder);
+
+// Copies tensors of the same name and shape into a model that may have another scheme. A positional parameter that only
+// one model has, or that differs in size, keeps its initial value or is dropped. For any other, an InputError names it,
+// both shapes, and the option. The three lists name the tensors.
+struct Taken {
+  std::size_t taken = 0;
+  std::vector<std::string> dropped, fresh;
+};
+Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter>& into, const std::string& place);
 
 }  // namespace whence::language

@@ -11,6 +11,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors.h"
 #include "nn/io/seal.h"
 #include "tensor/error.h"
 
@@ -59,20 +60,14 @@ std::vector<std::string> files_below(const fs::path& folder, const TreePatterns&
   return files;
 }
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-
 // Refuses compressed files and PDF: a user who trains on one means the text in it.
 void refuse_packed(const std::string& path, std::string_view bytes) {
-  struct Packing {
-    std::string_view begins;
-    const char *name, *advice;
-  };
-  static constexpr Packing kinds[] = {{"\x1f\x8b", "gzip", "gunzip it"}, {"\x28\xb5\x2f\xfd", "zstd", "unzstd it"},
+  constexpr std::string_view kinds[][3] = {{"\x1f\x8b", "gzip", "gunzip it"}, {"\x28\xb5\x2f\xfd", "zstd", "unzstd it"},
       {"PK\x03\x04", "zip", "unzip it"}, {"\xfd\x37zXZ", "xz", "unxz it"}, {"BZh91AY&SY", "bzip2", "bunzip2 it"},
       {"%PDF-", "PDF", "take its text out, as pdftotext does"}};
-  for (const Packing& kind : kinds)
-    if (bytes.starts_with(kind.begins))
-      throw FileError(path, ": ", kind.name, " given; text required; ", kind.advice, " first, or leave it out");
+  for (const auto& [begins, name, advice] : kinds)
+    if (bytes.starts_with(begins))
+      throw FileError(path, ": ", name, " given; text required; ", advice, " first, or leave it out");
 }
 
 }  // namespace
@@ -112,58 +107,57 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
   return documents;
 }
 
+bool is_token_file(const std::string& path) { return path.ends_with(".safetensors"); }
+
 TextFile::TextFile(const std::string& path, const std::string& field) : path_(path) {
-  read();
-  refuse_packed(path_, bytes());
+  stop_if_interrupted("reading text");
+  if (is_token_file(path)) {
+    read_tokens();
+    return;
+  }
+  bytes_ = InputFile(path).text(~std::uint64_t{0});
+  if (bytes_.empty()) throw FileError(path_, ": an empty file given; some text required; leave it out");
+  refuse_packed(path_, bytes_);
+  if (!field.empty()) read_json_lines(field);
+  const std::string_view looked_at = bytes().substr(0, std::size_t{1} << 16);
+  if (const auto nuls = std::ranges::count(looked_at, '\0'); nuls > 0)
+    about_ += to_text("note: ", one_line(path_), ": ", nuls, " of its first ", looked_at.size(),
+        " bytes are NUL: binary, or not UTF-8; they are taken as they are\n");
+}
+
+void TextFile::read_json_lines(const std::string& field) {
   const auto say = [this](const auto&... what) { about_ += to_text("note: ", one_line(path_), ": ", what..., '\n'); };
-  if (field.empty()) return;
-  if (!is_json_lines(path, bytes(), field)) {
-    if (first_json_line(bytes()) || path.ends_with(".json"))
+  if (!is_json_lines(path_, bytes_, field)) {
+    if (first_json_line(bytes_) || path_.ends_with(".json"))
       say("JSON, but not JSON lines with a text '", one_line(field),
           "': all of it is read as plain text; --field names the text of JSON lines");
     return;
   }
   field_ = field;
   std::int64_t lines = 0;
-  for_each_json_line(bytes(), path, [&](const Json& line) {
+  for_each_json_line(bytes_, path_, [&](const Json& line) {
     stop_if_interrupted("reading JSON lines");
     ++lines;
     if (line.text(field_).empty()) return;
     texts_.push_back(line.text(field_));
     places_.push_back(line.place());
   });
-  if (texts_.empty()) throw FileError(path, ": no text in any line's '", field_, "'; some text required");
-  if (!is_jsonl(path))
+  if (texts_.empty()) throw FileError(path_, ": no text in any line's '", field_, "'; some text required");
+  if (!is_jsonl(path_))
     say("JSON lines, as its first line is one: the text '", one_line(field), "' of each is a document");
   if (lines > std::ssize(texts_))
     say(lines - std::ssize(texts_), " of ", lines, " lines have an empty '", one_line(field), "' and are left out");
 }
 
-void TextFile::read() {
-  std::error_code gone;
-  const InputFile file(path_);
-  const auto written = fs::last_write_time(path_, gone);
-  size_ = static_cast<std::size_t>(file.size());
-  if (size_ == 0) throw FileError(path_, ": an empty file given; some text required; leave it out");
-  bytes_.reset(new char[size_]);
-  bool whole = true;
-  try {
-    for (std::size_t done = 0; done < size_; done += piece_bytes) {
-      stop_if_interrupted("reading text");
-      file.read(done, std::as_writable_bytes(
-                          std::span(bytes_.get(), size_).subspan(done).first(std::min(piece_bytes, size_ - done))));
-    }
-  } catch (const FileError&) { whole = false; }  // the file has shrunk
-  if (!whole || fs::file_size(path_, gone) != size_ || fs::last_write_time(path_, gone) != written)
-    throw FileError(path_, ": changed while it was read; a file that nobody writes required; try again");
-}
-
-std::string TextFile::note() const {
-  const std::string_view looked_at = bytes().substr(0, std::size_t{1} << 16);
-  const auto nuls = std::ranges::count(looked_at, '\0');
-  if (nuls == 0) return about_;
-  return about_ + to_text("note: ", one_line(path_), ": ", nuls, " of its first ", looked_at.size(),
-                      " bytes are NUL: binary, or not UTF-8; they are taken as they are\n");
+void TextFile::read_tokens() {
+  SafetensorsFile file = read_safetensors(path_);
+  list_ = std::move(file.metadata["tokeniser"]);
+  const Tensor ids = file.tensors.size() == 1 && file.tensors[0].first == "tokens" ? file.tensors[0].second : Tensor();
+  if (list_.empty() || !ids.defined() || ids.rank() != 1 || (ids.dtype() != DType::i32 && ids.dtype() != DType::i64))
+    throw FileError(path_,
+        ": no token file: a tensor 'tokens' [n] of I32 or I64 and the metadata 'tokeniser' required; ",
+        "examples/experiments/tokens.py writes one");
+  for (const double id : ids.to_vector()) bytes_ += to_text(static_cast<std::int64_t>(id), '\n');
 }
 
 std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) const {
@@ -174,21 +168,15 @@ std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) cons
 std::string TextFile::place_of(const char* at) const {
   const auto inside = [at](std::string_view text) { return at >= text.data() && at < text.data() + text.size(); };
   if (inside(bytes()))
-    return to_text(path_, ": line ", 1 + std::count(bytes().data(), at, '\n'), ", byte ", at - bytes_.get());
+    return to_text(path_, ": line ", 1 + std::count(bytes_.data(), at, '\n'), ", byte ", at - bytes_.data());
   for (std::size_t k = 0; k < texts_.size(); ++k)
     if (inside(texts_[k])) return to_text(places_[k], ", byte ", at - texts_[k].data(), " of its ", field_);
   return {};
 }
 
 std::string TextFile::hash() const {
-  Sha256 hash;
-  for (std::string_view rest = bytes(); !rest.empty();) {
-    stop_if_interrupted("hashing text");
-    const std::string_view piece = rest.substr(0, piece_bytes);
-    hash.add(piece);
-    rest.remove_prefix(piece.size());
-  }
-  return hash.hexadecimal() + (field_.empty() ? "" : " " + field_);
+  stop_if_interrupted("hashing text");
+  return sha256(bytes_) + (field_.empty() ? "" : " " + field_);
 }
 
 }  // namespace whence::language

@@ -1,8 +1,9 @@
-// The files that a text is read from: plain files, JSON lines with a document a line, and all files below a folder.
+// The files that a text is read from: plain files, JSON lines with a document a line, all files below a folder, and token
+// files, which examples/experiments/tokens.py writes: safetensors with a tensor `tokens` [n] of I32 or I64, and as
+// metadata `tokeniser` the file of a tokeniser of kind tokens.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,31 +28,35 @@ struct TreePatterns {
 // beginning it makes no document. Throws Interrupted.
 [[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
 
-// All bytes stay in memory until they are tokens: if the file shrank while it was read, a mapping would end the program
-// with a signal.
+// True by the name, which ends with .safetensors.
+[[nodiscard]] bool is_token_file(const std::string& path);
+
+// All bytes stay in memory until they are tokens.
 class TextFile {
  public:
   // `field`: the field of each JSON line that holds its document (is_json_lines); empty: no file is read as JSON lines.
-  // SystemError when the file cannot be read or is not regular. FileError when it is empty, changes while it is read,
-  // begins as compressed files and PDF do, or has a line without such a text. Interrupted.
+  // SystemError when the file cannot be read or is not regular. FileError when it is empty, begins as compressed files
+  // and PDF do, has a line without such a text, or is no token file. Interrupted.
   explicit TextFile(const std::string& path, const std::string& field = {});
 
   const std::string& path() const { return path_; }
-  std::string_view bytes() const { return {bytes_.get(), size_}; }
+  // The bytes of the file; of a token file its numbers, one a line.
+  std::string_view bytes() const { return bytes_; }
   // Notes on doubtful content: JSON lines by another name, lines without text, NUL among the first 64 KiB.
-  [[nodiscard]] std::string note() const;
+  const std::string& note() const { return about_; }
   [[nodiscard]] std::vector<std::string_view> documents(std::int64_t blank_lines) const;
   // Names the place of a byte of this file or of a document: "FILE: line 3, byte 57", counted from 0; empty: another file's.
   [[nodiscard]] std::string place_of(const char* at) const;
   [[nodiscard]] std::string hash() const;  // SHA-256 of its bytes; of JSON lines with the field's name after it
+  // The list of tokens of a token file, as the file of a tokeniser; empty for another file.
+  const std::string& list() const { return list_; }
 
  private:
-  void read();
+  void read_tokens();
+  void read_json_lines(const std::string& field);
 
-  std::string path_, field_, about_;  // no field: a plain file; about: notes
-  std::unique_ptr<char[]> bytes_;
-  std::size_t size_ = 0;
-  std::vector<std::string> texts_, places_;  // for JSON lines
+  std::string path_, bytes_, list_, field_, about_;  // no field: a plain file; about: notes
+  std::vector<std::string> texts_, places_;          // for JSON lines
 };
 
 }  // namespace whence::language

@@ -1,11 +1,9 @@
-// Text as numbers and back: the interface of every tokeniser, the four kinds, and their file format.
+// Text as numbers and back: the interface of every tokeniser, the three kinds, and their file format.
 //   bytes       256 tokens; any file, any byte
 //   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
-//   words       a list of pieces of GPT-2's pattern (a word with its blank before), the rest unknown
-//   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
+//   tokens      a list of the bytes of each token, as a token file has it (text_files.h); its text is token numbers
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
-// byte for byte, except that unknown text decodes as U+FFFD. Special tokens of a vocabulary such as
-// <|endoftext|> are never read from text.
+// byte for byte, except that unknown text decodes as U+FFFD, and token numbers as the tokens' bytes.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +42,11 @@ class Tokeniser {
   // only where the rest is encoded as if uncut, so a text larger than memory is encoded part by part. REQUIRES: text
   // reaches to its end.
   virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const = 0;
+  // True if `text` above is token numbers.
+  [[nodiscard]] virtual bool reads_numbers() const { return false; }
   // Returns the bytes of a token. REQUIRES: 0 <= id < vocabulary().
   [[nodiscard]] virtual std::string_view token(TokenId id) const = 0;
-  // The tokens for unknown text and between documents; -1: none.
+  // The tokens for unknown text, and <|endoftext|>, where generating stops; -1: none.
   [[nodiscard]] virtual TokenId unknown() const { return -1; }
   [[nodiscard]] virtual TokenId end_of_text() const { return -1; }
   [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
@@ -65,10 +65,9 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
 
 [[nodiscard]] TokeniserPointer byte_tokeniser();
-// Makes a tokeniser of kind "characters" or "words" from tokens without "unknown", which is token 0. FileError with
-// `place` when one is empty, occurs twice, or is not UTF-8 (for characters: not one code point).
-[[nodiscard]] TokeniserPointer list_from(
-    const std::string& kind, std::vector<std::string> tokens, const std::string& place);
+// Makes a tokeniser from characters without "unknown", which is token 0. FileError with `place` when one is empty,
+// occurs twice, or is not one code point.
+[[nodiscard]] TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place);
 // Returns a sentence that counts the `ids` of unknown text; empty if there are none.
 [[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
 

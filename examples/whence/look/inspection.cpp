@@ -5,8 +5,8 @@
 #include <set>
 
 #include "autograd/backward.h"
+#include "autograd/graph.h"
 #include "autograd/inspect/capture.h"
-#include "autograd/node.h"
 #include "autograd/ops.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "tensor/error.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/inspect/explain.h"
-#include "autograd/inspect/tape.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/inspect/zeros.h"
 #include "examples/whence/look/quantity.h"
 #include "examples/whence/look/subject.h"

@@ -35,28 +35,13 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
       "the "
       "same.</p></noscript>\n<div id=\"look\"></div>\n";
   for (const PageTable& table : tables) body += report::table_html(table);
-  if (!besides.history.empty()) body += "<h2>During training</h2>\n" + report::plots_html(besides.history);
   std::string scripts = data_element("id=\"look-data\"", data);
   for (const Json& beside : besides.beside) scripts += data_element("class=\"look-beside\"", beside);
   scripts +=
       to_text("<script type=\"application/octet-stream\" id=\"look-numbers\">", besides.numbers.text(), "</script>\n");
   scripts += to_text("<script type=\"application/json\" id=\"lessons\">", report::safe_in_script(report::lessons),
       "</script>\n", report::viewer_script(report::look_scripts));
-  if (!besides.history.empty()) scripts += to_text("<script>\n(() => {\n", report::plot_script, "})();\n</script>\n");
   return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
-}
-
-// Lists the strongest cells of the gradient of the logits, for readers who cannot see the maps.
-PageTable strongest_table(const Overview& overview) {
-  Table table({"layer", "queries", "keys", "why"});
-  for (const Window& window : overview.windows)
-    table.row({std::to_string(window.layer), to_text(window.i, " to ", window.i + window.rows - 1),
-        to_text(window.j, " to ", window.j + window.columns - 1), window.why});
-  return {.title = "Where the gradient of the logits is large",
-      .note = to_text("The windows of single numbers. Maps have ", overview.cells, " cells along a side, of ",
-          overview.cell, " tokens each."),
-      .table = table,
-      .folded = true};
 }
 
 // Returns the quantities of a planned pass over a few tokens: shapes without numbers.
@@ -128,11 +113,6 @@ std::string page_of(const Inspection& inspection, Besides besides) {
   Json data = json_of(inspection, besides.numbers, besides.edits, besides.links);
   data.add("patches", besides.patches);
   return document_of(inspection.subject(), inspection.loss(), {causes, paths}, besides, data);
-}
-
-std::string page_of(const Overview& overview, const Rows& rows, Besides besides) {
-  const Json data = json_of(overview, rows, besides.numbers);
-  return document_of(rows.subject(), rows.loss(), {strongest_table(overview)}, besides, data);
 }
 
 }  // namespace whence::look

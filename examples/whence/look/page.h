@@ -6,16 +6,13 @@
 
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
-#include "examples/whence/look/overview.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/report/report.h"
 
 namespace whence::look {
 
-// Further content of a page: plots over the training (examples/whence/look/history.h), edits, and the data of other
-// inspections of the same tokens. Every map can be shown next to theirs, or as a difference.
+// Further content of a page: edits, and the data of other inspections of the same tokens. Every map can be shown next to theirs, or as a difference.
 struct Besides {
-  std::vector<report::Plot> history = {};
   std::vector<EditOutcome> edits = {};
   Json patches = {};  // Patching::maps
   std::vector<Json> beside = {};
@@ -27,6 +24,5 @@ inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
 // Throws InputError with a length that fits if a page with `others` more runs would have more. Sizes are from a planned pass.
 void require_small_page(const Subject& subject, std::size_t others);
 [[nodiscard]] std::string page_of(const Inspection& inspection, Besides besides = {});
-[[nodiscard]] std::string page_of(const Overview& overview, const Rows& rows, Besides besides = {});
 
 }  // namespace whence::look

@@ -250,7 +250,7 @@ void add_story(Json& data, const Inspection& inspection, PageNumbers& numbers) {
 }
 
 // Returns the data that all pages have.
-template <class Looked> Json json_of_subject(const Looked& looked) {
+Json json_of_subject(const Inspection& looked) {
   const Subject& subject = looked.subject();
   const TransformerOptions& model = subject.model->options();
   Json::List facts, targets;
@@ -263,32 +263,6 @@ template <class Looked> Json json_of_subject(const Looked& looked) {
       {"scheme", subject.model->scheme()}, {"asks", subject.asks}, {"facts", facts}, {"schemes", schemes_json(model)},
       {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets}, {"predictions", predictions},
       {"layers", model.layers}, {"heads", model.heads}, {"key_heads", model.key_heads()}};
-}
-
-Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {
-  std::vector<const Quantity*> all;
-  std::vector<Json> layers;
-  for (const Pools& pools : overview.pools) {
-    all.push_back(&pools.quantity);
-    layers.push_back({{"layer", pools.quantity.layer}, {"shape", shape_of(pools.maximum)}, {"bits", 32},
-        {"maximum", numbers.add(pools.maximum)}, {"mean", numbers.add(pools.mean)},
-        {"gradient", numbers.add(pools.gradient)}});
-  }
-  return by_name(model, all, layers);
-}
-
-Json windows_json(const std::vector<Window>& windows, PageNumbers& numbers) {
-  Json::List all;
-  for (const Window& window : windows) {
-    Json::List quantities;
-    for (const Quantity& quantity : window.quantities)
-      quantities.push_back(
-          {{"probe", quantity.name}, {"shape", shape_of(quantity.value)}, {"bits", bits_of(quantity.value)},
-              {"value", numbers.add(quantity.value)}, {"gradient", numbers.add(quantity.gradient)}});
-    all.push_back({{"layer", window.layer}, {"i", window.i}, {"j", window.j}, {"rows", window.rows},
-        {"columns", window.columns}, {"why", window.why}, {"quantities", quantities}});
-  }
-  return all;
 }
 
 }  // namespace
@@ -349,17 +323,6 @@ Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vect
     data.add("links", links_json(found, inspection.subject().dtype(), numbers));
     data.add("link_rows", found.rows).add("left_out", left_out);
   }
-  return data;
-}
-
-Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
-  Json data = json_of_subject(rows);
-  for (const char* none : {"causes", "quantities", "parameters", "shares", "edits"}) data.add(none, Json::List());
-  data.add("palettes", palettes_json());
-  data.add("overview",
-      {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
-          {"quantities", pools_json(rows.subject().model->options(), overview, numbers)},
-          {"windows", windows_json(overview.windows, numbers)}, {"strips", windows_json(overview.strips, numbers)}});
   return data;
 }
 

@@ -10,7 +10,6 @@
 #include "examples/whence/cli/json.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
-#include "examples/whence/look/overview.h"
 
 namespace whence::look {
 
@@ -39,7 +38,5 @@ class PageNumbers {
     const std::vector<EditOutcome>& edits = {}, bool links = true, bool edited = false);
 // Returns the data of a pass without links, paths, graph and edits.
 [[nodiscard]] Json json_of_pass(const Inspection& inspection, PageNumbers& numbers);
-// Returns the data of a long text: pools, windows and strips.
-[[nodiscard]] Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);
 
 }  // namespace whence::look

@@ -191,12 +191,12 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
 }
 
 // Returns the text of a file. Documents of JSON lines are joined, as in training.
-std::string text_in(const std::string& file, const RunRecord& record) {
-  const std::string bytes = read_file(file), recorded = record.option("field"),
-                    field = recorded.empty() ? "text" : recorded;
-  if (!is_json_lines(file, bytes, field)) return bytes;
+std::string text_in(const std::string& file, const RunRecord& record, const language::Tokeniser& tokeniser) {
+  const std::string recorded = record.option("field");
+  const language::TextFile read(file, recorded.empty() ? "text" : recorded);
+  language::require_same_list(read, tokeniser);
   std::string text;
-  for_each_json_line(bytes, file, [&](const Json& line) { text += line.text(field); });
+  for (const std::string_view document : read.documents(0)) text += document;
   return text;
 }
 
@@ -226,9 +226,10 @@ language::Passage own_passage(const SubjectOptions& options, const RunRecord& re
   }
 }
 
-language::Passage passage_of(const SubjectOptions& options, const RunRecord& record) {
+language::Passage passage_of(
+    const SubjectOptions& options, const RunRecord& record, const language::Tokeniser& tokeniser) {
   if (!options.prompt.empty()) return {options.prompt, "--prompt", {}};
-  if (!options.text.empty()) return {text_in(options.text, record), options.text, {}};
+  if (!options.text.empty()) return {text_in(options.text, record, tokeniser), options.text, {}};
   return own_passage(options, record);
 }
 
@@ -251,7 +252,7 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
     throw InputError("--prompt: given with --text; one of them required");
   if (options.sample != 0)
     throw InputError("--task-sample: ", options.sample, " given with a run of train lm; --text or --prompt required");
-  const auto [text, place, about] = passage_of(options, run.record);
+  const auto [text, place, about] = passage_of(options, run.record, *run.tokeniser);
   const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
   language::TokenIds ids;
   try {
@@ -486,7 +487,7 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
   keep(weights_of(options).file());
   if (language::is_of_text(record)) {
     keep(run / language::tokeniser_file);
-    if (!options.text.empty()) keep(options.text, 1 << 16);
+    if (!options.text.empty()) keep(options.text, language::is_token_file(options.text) ? std::string::npos : 1 << 16);
     if (options.text.empty() && options.prompt.empty()) {
       language::Passage passage = own_passage(options, record);
       passage.text = passage.text.substr(0, passage.text.find('\n', 1 << 16));

@@ -82,17 +82,6 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
   return file;
 }
 
-SafetensorsFile tensors_of(const Overview& overview) {
-  SafetensorsFile file;
-  file.metadata = {{"tokens", std::to_string(overview.tokens)}, {"tokens along a cell", std::to_string(overview.cell)}};
-  for (const Pools& pools : overview.pools) {
-    file.tensors.emplace_back("maximum." + pools.quantity.path, pools.maximum);
-    file.tensors.emplace_back("mean." + pools.quantity.path, pools.mean);
-    file.tensors.emplace_back("gradient." + pools.quantity.path, pools.gradient);
-  }
-  return file;
-}
-
 Table causes_of(const Inspection& inspection) {
   const std::vector<Shares> all = inspection.shares();
   std::set<Stop> stops;

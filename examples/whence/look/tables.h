@@ -3,7 +3,6 @@
 
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
-#include "examples/whence/look/overview.h"
 #include "examples/whence/report/table.h"
 #include "nn/io/safetensors.h"
 
@@ -15,7 +14,6 @@ namespace whence::look {
 // no loss and no gradients.
 [[nodiscard]] SafetensorsFile pass_of(const Subject& subject);
 // Returns "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell. The metadata have the size of a cell.
-[[nodiscard]] SafetensorsFile tensors_of(const Overview& overview);
 
 // Shares of each gradient that are 0, by cause: a row per layer, quantity and head, a column per cause.
 [[nodiscard]] Table causes_of(const Inspection& inspection);

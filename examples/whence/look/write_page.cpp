@@ -9,7 +9,6 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/look/history.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
@@ -44,10 +43,6 @@ template <class Contents> void write(const std::string& file, const Contents& co
   else
     write_file(file, contents);
   std::cout << "written: " << one_line(file) << std::endl;
-}
-
-std::vector<report::Plot> history_beside(const PageRequest& request) {
-  return history_of(std::filesystem::path(request.subject.run) / history_file);
 }
 
 // Returns the steps of --checkpoints: the first, the last, and evenly spaced ones between. 0: before the first step.
@@ -86,7 +81,7 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
   std::cerr << require_memory(subject) << '\n';
   const Inspection inspection(subject);
   std::cout << title_line(subject, inspection.loss()) << '\n';
-  Besides besides{history_beside(request), strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
+  Besides besides{strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
   // One inspection at a time, to save memory.
   if (const auto other = subject_beside(subject, request))
     besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
@@ -107,48 +102,6 @@ void write_inspection(const Subject& subject, const PageRequest& request) {
   write(page.string(), html);
 }
 
-// Reads "i=4100 j=4050; i=9 j=2".
-std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, index_t tokens, bool causal) {
-  std::vector<std::pair<index_t, index_t>> places;
-  std::istringstream all(texts);
-  for (std::string text; std::getline(all, text, ';');) {
-    const std::vector<Word> words = words_of(text, "--at");
-    if (words.size() != 2 || words[0].name != "i" || words[1].name != "j")
-      throw InputError("--at: '", text, "' given; \"i=QUERY j=KEY\" required, both from 0 to ", tokens - 1);
-    const index_t i = words[0].whole("--at", 0, tokens - 1), j = words[1].whole("--at", 0, tokens - 1);
-    if (causal && j > i)
-      throw InputError("--at: '", text, "' given; the mask hides key ", j, " from query ", i, "; j up to i required");
-    places.emplace_back(i, j);
-  }
-  return places;
-}
-
-// Writes the page of a text that is too long to show every number. Returns false if it is not too long.
-bool write_overview(const Subject& subject, const PageRequest& request) {
-  if (!Rows::take(subject)) return false;
-  const Rows rows(subject);
-  if (bytes_of_all(rows) <= static_cast<double>(most_bytes)) return false;
-  for (const auto& [name, given] : {std::pair{"--beside", !request.beside.empty()}, {"--edits", request.edits > 0},
-           {"--checkpoints", request.checkpoints > 0}})
-    if (given)
-      throw InputError(name, ": given with ", subject.tokens.numel(),
-          " tokens, too many to show every number on a page; fewer required: --length");
-  const auto places = places_of(request.at, subject.tokens.numel(), subject.model->options().causal);
-  const Besides besides{history_beside(request)};
-  Progress progress("look", 100, false);
-  const Overview overview = overview_of(rows, places, 0.97 * static_cast<double>(most_bytes),
-      [&](double share) { progress.update(static_cast<std::int64_t>(100 * share), 0, {}); });
-  progress.update(100, 0, {});
-  progress.finish();
-  const std::filesystem::path page = file_to_write(request, "look.html");
-  const std::string html = page_of(overview, rows, besides);
-  if (request.numbers) write(companion_file(page, ".safetensors"), tensors_of(overview));
-  std::cout << title_line(subject, rows.loss()) << "; as pools of " << overview.cell << " by " << overview.cell
-            << " pairs, " << overview.windows.size() << " windows of single numbers\n";
-  write(page.string(), html);
-  return true;
-}
-
 }  // namespace
 
 std::filesystem::path file_to_write(const PageRequest& request, const std::string& ending) {
@@ -165,10 +118,6 @@ std::string title_line(const Subject& subject, double loss) {
 
 void write_page(const Subject& subject, const PageRequest& request) {
   ensure_output_file(file_to_write(request, "look.html"));
-  if (write_overview(subject, request)) return;
-  if (!request.at.empty())
-    throw InputError("--at: given with ", subject.tokens.numel(),
-        " tokens, and the page shows every number of them; a longer text required");
   write_inspection(subject, request);
 }
 

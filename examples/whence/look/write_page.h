@@ -16,7 +16,6 @@ struct PageRequest {
   std::string beside;            // another run, shown on the same tokens
   std::int64_t checkpoints = 0;  // number of the run's checkpoints to show
   std::int64_t edits = 0;        // number of strongest edits to show
-  std::string at;                // "i=4100 j=4050; ...", for texts too long to show every number
   bool numbers = false;          // write numbers as safetensors, and tables as CSV
   PatchSource patched_from;      // for the map of patches; empty: another sequence of the task
   std::int64_t token = -1;       // the token of the patches' answer; -1: the last one with a target

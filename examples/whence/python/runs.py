@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 
@@ -101,26 +101,32 @@ def train(task: str, *, out: str, quiet: bool = False, **options: Any) -> Rows:
 
 
 def _source(sample, prompt, run):
-    return _whence.PatchSource(str(run or ""), -1 if sample is None else sample, prompt or "")
+    return _whence.PatchSource(str(run or ""), -1 if sample is None else sample, _prompt(prompt))
+
+
+def _prompt(prompt):
+    """A text, or the token numbers that a run of a token file reads."""
+    return prompt or "" if isinstance(prompt, str | None) else " ".join(str(int(number)) for number in prompt)
 
 
 class Run:
     """A run of `whence train`, or a scheme with a random model, as load() returns it.
 
     trace, explain, causes, paths, edit, attribution, lens, patch, predictions and look describe one pass over one sequence: for a task the test
-    sequence `sample`; for a language model a `prompt` or the file `text`, else the run's own text. `length`: tokens at most. With `patch`,
+    sequence `sample`; for a language model a `prompt` (of a run of a token file: token numbers) or the file `text`, else the run's own text. `length`: tokens at most. With `patch`,
     as in patch(), and from_sample, from_prompt or from_run they describe the patched pass."""
 
     def __init__(self, run: str, step: int | None = None, dtype: str = "f32"):
         self.folder, self.step, self.dtype = str(run), step, dtype
-        self._looked_at = functools.lru_cache(maxsize=2)(self._look)
+        looked_at = functools.lru_cache(maxsize=2)(self._look)
+        self._looked_at = lambda **where: looked_at(**{name: _prompt(each) if name.endswith("prompt") else each for name, each in where.items()})
         self._subject().check()
 
     def _look(self, patch="", from_sample=None, from_prompt=None, from_run=None, **where):
         return _whence.LookedAt(self._subject(**where), patch, _source(from_sample, from_prompt, from_run))
 
     def _subject(self, sample=0, prompt=None, text=None, length=0):
-        return _whence.SubjectOptions(self.folder, str(text or ""), prompt or "", sample, length, self.step or 0, self.step == 0, self.dtype)
+        return _whence.SubjectOptions(self.folder, str(text or ""), _prompt(prompt), sample, length, self.step or 0, self.step == 0, self.dtype)
 
     @property
     def steps(self) -> list[int]:
@@ -137,9 +143,9 @@ class Run:
                 raise ValueError(f"tokens: {bad[0]} given; whole numbers required")
         return self._subject().forward(tokens if of_torch else np.ascontiguousarray(numbers, np.int64), of_torch)
 
-    def generate(self, prompt: str, tokens: int = 256, **options: Any) -> str:
+    def generate(self, prompt: str | Iterable[int], tokens: int = 256, **options: Any) -> str:
         """Text from a language model: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""
-        return program("generate", self.folder, "--quiet", *_options({"prompt": prompt, "tokens": tokens, **options}))
+        return program("generate", self.folder, "--quiet", *_options({"prompt": _prompt(prompt), "tokens": tokens, **options}))
 
     def tokens(self, **where: Any) -> list[str]:
         return self._looked_at(**where).tokens

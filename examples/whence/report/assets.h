@@ -8,8 +8,6 @@ namespace whence::report {
 
 extern const std::string_view picture_style;  // of pictures, and named colours
 extern const std::string_view style_sheet;    // of pages; includes picture_style
-extern const std::string_view table_script;   // of matrices
-extern const std::string_view plot_script;    // of plots
 extern const std::string_view look_style;     // additions to page.css for `look`'s page
 // Modules of `look`'s page (examples/whence/look/viewer/). All go into one async function.
 extern const std::span<const std::string_view> look_scripts;

@@ -27,10 +27,8 @@ TrainingState RunFolder::open(Optimizer& optimizer) {
   if (options_.resume) {
     require_same_run(read_training_state(*latest), *latest);
     state = load_checkpoint(*latest, weights_, &optimizer);
-    for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder / log, state.step);
+    truncate_jsonl_after(folder / "metrics.jsonl", state.step);
   }
-  std::error_code none_there;
-  if (!options_.resume) std::filesystem::remove(folder / "looks.jsonl", none_there);
   log_.emplace(folder / "metrics.jsonl", options_.resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
   saved_ = state.step;
   return state;
@@ -46,12 +44,6 @@ void RunFolder::save(std::int64_t step, std::int64_t skipped, const Optimizer& o
 
 void RunFolder::log(const Json& record) {
   if (log_) log_->append(record);
-}
-
-void RunFolder::log_look(const Json& record) {
-  if (!checkpoints_) return;
-  if (!looks_) looks_.emplace(options_.folder / "looks.jsonl", JsonLog::Mode::append);
-  looks_->append(record);
 }
 
 void RunFolder::write_csv_of_log() const {
@@ -74,8 +66,7 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
   std::vector<std::string> differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const std::string before_it_was_written = name == "optimizer" ? "adamw" : "absent";
-    const std::string had = entry == saved.facts.end() ? before_it_was_written : entry->second;
+    const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
     if (name == "steps" || had == value) continue;  // the same run, ended later
     differences.push_back(to_text("--", name, " was ", plain(had), ", is ", plain(value)));
   }

@@ -30,8 +30,7 @@ class RunFolder {
   // Writes a checkpoint with these `facts`, unless this step has one.
   void save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, const Facts& facts);
   void log(const Json& record);
-  void log_look(const Json& record);  // appends to looks.jsonl, which the first record creates
-  void write_csv_of_log() const;      // metrics.csv, for spreadsheets
+  void write_csv_of_log() const;  // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
   void save_weights(const std::string& name) const;
   void load_weights(const std::string& name) const;
@@ -43,7 +42,7 @@ class RunFolder {
   std::vector<Module::Parameter> weights_;
   Facts description_;
   std::optional<CheckpointFolder> checkpoints_;  // holds the folder's lock while the run lasts
-  std::optional<JsonLog> log_, looks_;
+  std::optional<JsonLog> log_;
   std::int64_t saved_ = -1;
 };
 

@@ -1,7 +1,6 @@
 #include "examples/whence/run/run_record.h"
 
 #include <algorithm>
-#include <regex>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -60,15 +59,6 @@ void refuse_folder_of_runs(const std::filesystem::path& record) {
     throw InputError(folder.string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
 }
 
-// The edition of scheme texts. In the first edition `cable` had no options, and meant what bring_up_to_date() writes.
-constexpr int edition_of_schemes = 2;
-void bring_up_to_date(Pairs& pairs) {
-  static const std::regex cable("\\bcable\\b(?!\\()");
-  for (auto& [name, value] : pairs)
-    if (name.ends_with("scheme") || name.ends_with("schemes"))
-      value = std::regex_replace(value, cable, "cable(weight=no, step=softplus)");
-}
-
 }  // namespace
 
 std::vector<std::string> runs_below(const std::filesystem::path& folder) {
@@ -91,7 +81,7 @@ std::string RunRecord::option(const std::string& name) const {
 
 Json json_of(const RunRecord& record) {
   return {{"program", record.program}, {"version", record.version}, {"subject", record.subject},
-      {"schemes", edition_of_schemes}, {"options", object_of(record.options)}, {"given", record.given},
+      {"options", object_of(record.options)}, {"given", record.given},
       {"data", record.data}, {"facts", object_of(record.facts)}};
 }
 
@@ -120,10 +110,6 @@ RunRecord read_run_record(const std::filesystem::path& path) {
         !option.empty() && option != value)
       throw FileError(path.string(), ": is damaged: ", name, " is ", in_quotes(value), ", the option ",
           in_quotes(option), "; the same required");
-  if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
-  // An option of earlier versions.
-  std::erase_if(record.options, [](const auto& option) { return option.first == "tensorboard"; });
-  std::erase(record.given, "tensorboard");
   return record;
 }
 

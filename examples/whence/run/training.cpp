@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/inspect/check_finite.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/interrupt.h"
@@ -61,34 +61,30 @@ class LossSince {
   std::int64_t steps_ = 0;
 };
 
-// The best validation, and the number of worse ones since.
+// The best validation.
 class Best {
  public:
   void restore(const RunFolder::Facts& facts) {
     score_ = number_in(facts, "best score", 0.0);
     step_ = number_in(facts, "best step", std::int64_t{0});
-    worse_since_ = number_in(facts, "worse since", std::int64_t{0});
   }
   void keep(RunFolder::Facts& facts) const {
     if (step_ == 0) return;
     facts["best score"] = exact(score_);
     facts["best step"] = std::to_string(step_);
-    facts["worse since"] = std::to_string(worse_since_);
   }
   // True if this is the best so far.
   bool add(std::int64_t step, double score) {
-    ++worse_since_;
     if (step_ > 0 && !(score < score_)) return false;
-    score_ = score, step_ = step, worse_since_ = 0;
+    score_ = score, step_ = step;
     return true;
   }
   double score() const { return score_; }
   std::int64_t step() const { return step_; }  // 0: none
-  std::int64_t worse_since() const { return worse_since_; }
 
  private:
   double score_ = 0;
-  std::int64_t step_ = 0, worse_since_ = 0;
+  std::int64_t step_ = 0;
 };
 
 class Trainer {
@@ -110,7 +106,6 @@ class Trainer {
     const std::int64_t done = open();
     Progress progress(job_.label, options_.steps, options_.quiet || !speaks(options_.ranks), done);
     if (wants_graph(options_)) say_not_recorded(not_recordable(job_, options_), progress);
-    if (done == 0) look(0, progress);
     std::optional<CheckFinite> checking;
     if (options_.check_finite && options_.precision != DType::f16) checking.emplace();
     take_steps(done + 1, progress);
@@ -153,8 +148,7 @@ class Trainer {
         .steps = steps,
         .warm_up = options_.warm_up,
         .decay = decay_of(options_.decay),
-        .floor = options_.final_rate,
-        .decay_share = options_.decay_share});
+        .floor = options_.final_rate});
   }
 
   // A run may be resumed with more steps than before, or with fewer, but no fewer than are done.
@@ -183,8 +177,6 @@ class Trainer {
 
   // A rank that ends before its files are written may end the others too: mpirun then ends all.
   void wait_for_rank_0() const { (void)holds_for_any(false); }
-
-  bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
 
   std::int64_t open() {
     TrainingState state = folder_.open(precision_.optimizer());
@@ -228,7 +220,7 @@ class Trainer {
   // The loop of nn/training/training.h. Its errors name the options that help.
   void take_steps(std::int64_t first, Progress& progress) {
     try {
-      whence::train(step_, schedule_, first, options_.steps, hooks(progress), [this] { return out_of_patience(); });
+      whence::train(step_, schedule_, first, options_.steps, hooks(progress));
     } catch (const FailedStep& failed) {
       throw NotFinite(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
           options_.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
@@ -244,8 +236,6 @@ class Trainer {
     std::vector<TrainingHook> all{
         {.run = [&](std::int64_t step, const StepOutcome& done) { count(step, done, progress); }},
         {options_.log_every, true, [&](std::int64_t step, const StepOutcome& done) { log(step, done); }}};
-    if (options_.look_every > 0)
-      all.push_back({options_.look_every, true, [&](std::int64_t step, const StepOutcome&) { look(step, progress); }});
     if (options_.validate_every > 0)
       all.push_back(
           {options_.validate_every, true, [&](std::int64_t step, const StepOutcome&) { validate(step, progress); }});
@@ -284,19 +274,7 @@ class Trainer {
     folder_.log(record);
   }
 
-  void look(std::int64_t step, Progress& progress) {
-    if (options_.look_every == 0 || !job_.look || !speaks(options_.ranks)) return;
-    try {
-      const TrainingJob::Look found = job_.look(step);
-      for (const Json& record : found.records) folder_.log_look(record);
-      const std::string left = progress.left();
-      progress.note(to_text("step ", step, ": ", found.line, left == "-" ? "" : "; left " + left));
-    } catch (const Error& error) {  // most likely out of memory, which is no reason to end a training
-      progress.note(to_text("step ", step, ": no look: ", error.what()));
-    }
-  }
-
-  // Rank 0 validates; the others wait for its score. A score without patience left ends the training on all ranks.
+  // Rank 0 validates; the others wait for its score.
   Validation validated() {
     if (!options_.ranks) {
       try {
@@ -322,7 +300,6 @@ class Trainer {
       text += to_text(", ", name, " ", fixed(value, 2));
     }
     if (best_.add(step, validation.score) && options_.keep_best) folder_.save_weights(best_weights);
-    if (out_of_patience()) text += to_text("; none was better since step ", best_.step(), ", training stops");
     folder_.log(record);
     progress.note(text);
   }
@@ -330,7 +307,6 @@ class Trainer {
   void finish() {
     save(result_.steps);
     result_.skipped = skipped(), result_.loss_scale = precision_.loss_scale() ? precision_.loss_scale()->value() : 0;
-    result_.stopped_early = result_.steps < options_.steps;
     result_.best_step = best_.step(), result_.best_score = best_.score();
     if (ends_with_best()) folder_.load_weights(best_weights), precision_.round_weights();
     folder_.save_weights("weights.safetensors");

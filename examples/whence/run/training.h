@@ -30,7 +30,6 @@ struct TrainingResult {
   std::vector<LossPoint> curve = {};  // one point every log_every steps of this process
   std::int64_t best_step = 0;         // of the best validation; 0: none
   double best_score = 0;              // its score
-  bool stopped_early = false;         // patience ran out
 };
 
 struct Validation {
@@ -43,13 +42,7 @@ struct TrainingJob {
   Module* model = nullptr;
   MakeBatch batch = {};  // see nn/training/training.h, as for loss_of
   LossOf loss_of = {};
-  std::string not_recordable = {};  // see nn/training/training.h
-  // Inspects the model after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
-  struct Look {
-    std::vector<Json> records;
-    std::string line;
-  };
-  std::function<Look(std::int64_t step)> look = {};
+  std::string not_recordable = {};            // see nn/training/training.h
   std::function<void()> begin_with = {};      // sets other initial weights for a new run
   std::function<Validation()> validate = {};  // validates the present weights; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume

@@ -20,23 +20,16 @@ void declare_steps(Fields& options, TrainingOptions& training) {
       .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate"})
       .integer("warm-up", &training.warm_up, Count{0, many},
           {"linear warm-up, at most --steps; 0 and 1: the peak at step 1", "steps"})
-      .choice("decay", &training.decay, {"linear", "cosine", "constant", "wsd"},
-          {"how the rate falls after the warm-up; wsd: stays, and falls linearly in the last steps"})
-      .number("decay-share", &training.decay_share, Range<double>{0, 1, true},
-          {"with --decay wsd: the share of the steps in which the rate falls"})
+      .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
       .number("final-lr", &training.final_rate, Range<double>{0, 10},
-          {"learning rate that linear, cosine and wsd would reach one step after the last"})
-      .choice("optimizer", &training.optimizer, {"adamw", "adam", "sgd"},
-          {"adamw; adam, with weight decay in the gradient (L2); or sgd, with that and momentum"})
+          {"learning rate that linear and cosine would reach one step after the last"})
+      .choice("optimizer", &training.optimizer, {"adamw", "adam"},
+          {"adamw; or adam, with weight decay in the gradient (L2)"})
       .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
-          {"adamw and adam: decay rate of the squared gradients; beta1 is 0.9, epsilon 1e-8"})
-      .number("momentum", &training.momentum, Range<double>{0, 1, false, true}, {"momentum of sgd; 0: none"})
-      .flag("nesterov", &training.nesterov, {"sgd with Nesterov momentum"})
+          {"decay rate of the squared gradients; beta1 is 0.9, epsilon 1e-8"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
           {"decay (decoupled with adamw) of matrices and tables; --describe names them"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
-      .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
-          {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
       .integer(
           "seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of parameters, data and dropout"});
 }
@@ -45,9 +38,7 @@ void declare_validation(Fields& options, TrainingOptions& training) {
   options.heading("Validation")
       .integer(
           "validate-every", &training.validate_every, Count{0, many}, {"interval of validations; 0: none", "steps"})
-      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
-      .integer("patience", &training.patience, Count{0, many},
-          {"stop after this many validations without a better one; 0: never"});
+      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"});
 }
 
 }  // namespace
@@ -60,9 +51,11 @@ void declare(Fields& options, TrainingOptions& training) {
       .integer("keep-checkpoints", &training.keep_checkpoints, Count{0, many},
           {"number of the newest to keep; 0: all, so that whence look can show the training"})
       .integer("log-every", &training.log_every, Count{1, many}, {"interval of lines in metrics.jsonl", "steps"})
-      .integer("look-every", &training.look_every, Count{0, many},
-          {"interval of looks at gradients, gates, bounds and zeros of one sequence, for whence look; 0: none",
-              "steps"})
+      .elsewhere("look-every", "whence look RUN --checkpoints 8 shows causes during training")
+      .elsewhere("patience", "--keep-best ends with the best weights")
+      .elsewhere("momentum", "nn/training/optim.h has SGD, for a program of your own")
+      .elsewhere("nesterov", "nn/training/optim.h has SGD, for a program of your own")
+      .elsewhere("decay-share", "nn/training/schedule.h has wsd, for a program of your own")
       .flag("resume", &training.resume,
           {"continue from the latest checkpoint in the folder RUN that follows (--resume --out RUN is the same) with "
            "the options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
@@ -77,9 +70,6 @@ void declare(Fields& options, TrainingOptions& training) {
 }
 
 OptimizerOptions optimizer_of(const TrainingOptions& training) {
-  if (training.optimizer == "sgd")
-    return SgdOptions{
-        .momentum = training.momentum, .nesterov = training.nesterov, .weight_decay = training.weight_decay};
   return AdamOptions{
       .beta2 = training.beta2, .weight_decay = training.weight_decay, .decoupled = training.optimizer == "adamw"};
 }
@@ -91,13 +81,6 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   declare_validation(options, shown);
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
-  const auto leave_out = [&](bool idle, const char* name) {  // an option without effect may have any value
-    if (idle) std::erase_if(facts, [&](const auto& fact) { return fact.first == name; });
-  };
-  leave_out(training.precision != DType::f16, "loss-scale-growth");
-  leave_out(training.decay != "wsd", "decay-share");
-  leave_out(training.optimizer == "sgd", "beta2");
-  for (const char* name : {"momentum", "nesterov"}) leave_out(training.optimizer != "sgd", name);
   return facts;
 }
 
@@ -105,14 +88,7 @@ void settle(const Fields& line, TrainingOptions& training) {
   const bool validates = training.validate_every > 0;
   line.refuse_unless("accept-damaged", training.resume, "--resume, which loads a checkpoint");
   line.refuse_unless("keep-best", validates, "--validate-every");
-  line.refuse_unless("patience", validates || training.patience == 0, "--validate-every");
-  line.refuse_unless(
-      "final-lr", training.decay != "constant" || training.final_rate == 0, "--decay linear, cosine or wsd");
-  const bool sgd = training.optimizer == "sgd";
-  line.refuse_unless("decay-share", training.decay == "wsd", "--decay wsd");
-  line.refuse_unless("beta2", !sgd, "--optimizer adamw or adam");
-  line.refuse_unless("momentum", sgd, "--optimizer sgd");
-  line.refuse_unless("nesterov", sgd && training.momentum > 0, "--optimizer sgd and a --momentum above 0");
+  line.refuse_unless("final-lr", training.decay != "constant" || training.final_rate == 0, "--decay linear or cosine");
   if (training.final_rate > training.learning_rate)
     line.refuse("final-lr", to_text("at most --lr, ", training.learning_rate, ","), "lower it");
   if (training.warm_up <= training.steps) return;

@@ -21,11 +21,8 @@ struct TrainingOptions {
   double final_rate = 0;        // the rate at the end, except with constant
   std::int64_t warm_up = 50;    // steps
   std::string decay = "linear";
-  double decay_share = 0.1;         // with wsd: the share of the steps in which the rate falls
-  std::string optimizer = "adamw";  // or adam, with L2; or sgd, with L2 and momentum
-  double beta2 = 0.999;             // Adam's
-  double momentum = 0.9;
-  bool nesterov = false;
+  std::string optimizer = "adamw";  // or adam, with L2
+  double beta2 = 0.999;
   double weight_decay = 0.1;
   double clip = 1.0;                  // largest global norm of the gradients
   std::uint64_t seed = 0;             // of parameters, data and dropout
@@ -35,11 +32,9 @@ struct TrainingOptions {
   std::string cuda_graph = "yes";     // yes: record a step on the GPU and replay it if possible; or no
   std::int64_t validate_every = 0;    // steps; 0: never
   bool keep_best = false;             // end with the weights of the best validation
-  std::int64_t patience = 0;          // validations without a better one before training stops; 0: no limit
   std::int64_t save_every = 500;      // steps
   std::int64_t keep_checkpoints = 2;  // the newest to keep; 0: all
   std::int64_t log_every = 10;        // steps
-  std::int64_t look_every = 0;        // steps between records of job.look; 0: none
   std::filesystem::path folder = {};  // for checkpoints and logs; empty: nothing is written
   bool resume = false;
   bool check_finite = false;  // stop at the first op whose result is not finite
@@ -54,7 +49,7 @@ void declare(Fields& options, TrainingOptions& training);
 // Returns the options that change the weights, as names and texts. A resumed run must share them.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training);
 
-// Checks the options after parsing. InputError when options do not go together (patience without validation, ...). A
+// Checks the options after parsing. InputError when options do not go together (keep-best without validation, ...). A
 // default warm-up that is longer than the run is shortened, and a note says so; a typed one is refused.
 void settle(const Fields& line, TrainingOptions& training);
 

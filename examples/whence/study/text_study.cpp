@@ -74,6 +74,8 @@ class TextStudy final : public Study {
   }
 
   static TokeniserPointer tokeniser_of(const TextOptions& options) {
+    const std::string& data = options.corpus.data;
+    if (is_token_file(data)) return tokeniser_from_json(TextFile(data).list(), data);
     return options.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(options.tokeniser);
   }
 
@@ -184,7 +186,7 @@ class TextStudyOptions final : public StudyOptions {
       if (model.options.causal) names.push_back(model.name);
     fields.heading("Text");
     language::declare(fields, options_.corpus);
-    fields.text("tokeniser", &options_.tokeniser, {"bytes, or a file of a tokeniser (examples/experiments/README.md)"});
+    fields.text("tokeniser", &options_.tokeniser, {"bytes, or a file of kind characters; a token file has its own"});
     fields.heading("Windows")
         .integer("length", &options_.length, Count{1, 1 << 20}, {"training length", "tokens"})
         .integer("batch", &options_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "windows"})
@@ -203,8 +205,8 @@ class TextStudyOptions final : public StudyOptions {
     fields.example("whence train lm --data src --include '*.cpp,*.h' --exclude 'tests/*'", "a source tree");
     fields.example("whence train lm --data austen.txt --weights-of runs/rope --scheme none --lr 1e-4 --out runs/drope",
         "positions dropped after training with them (DroPE)");
-    fields.example("whence train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8",
-        "with a tokeniser of your own");
+    fields.example("whence train lm --data austen.safetensors --length 256 --evaluate-to 8",
+        "a token file, which examples/experiments/tokens.py makes of a text and any tokenizer.json");
   }
 
   TrainingOptions training() const override {
@@ -215,6 +217,11 @@ class TextStudyOptions final : public StudyOptions {
     check(fields, options_.corpus);
     for (const char* size : {"dim", "layers", "heads", "kv-heads"})
       fields.refuse_unless(size, options_.model.empty(), "beside --model, which has its sizes");
+    fields.refuse_unless("tokeniser", !is_token_file(options_.corpus.data), "beside a token file, which has its own");
+    for (const char* gone : {"words", "bpe"})
+      if (options_.tokeniser == gone)
+        fields.refuse("tokeniser", "bytes, or a file of kind characters,",
+            "examples/experiments/tokens.py makes a token file for --data of a text and any tokenizer.json");
     vocabulary_ = TextStudy::tokeniser_of(options_)->vocabulary();
     const bool validates = training.validate_every > 0 || options_.corpus.validation_share > 0;
     fields.refuse_unless("validation-windows", validates, "validation text");

@@ -111,7 +111,6 @@ void TrainRequest::settle() {
   if (settings_.model.kv_heads && settings_.model.heads % settings_.model.kv_heads)
     line_.refuse("kv-heads", "a divisor of --heads, or 0", "1 makes the smallest cache");
   whence::settle(line_, training);
-  line_.refuse_unless("loss-scale-growth", settings_.machine.precision == "f16", "--precision f16");
   training.precision = storage_dtype_of(settings_.machine.precision);
   if (!line_.given("out")) settings_.out = own_folder(settings_.out, training.resume);
   training.folder = settings_.out;

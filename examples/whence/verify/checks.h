@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 
 namespace whence {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 #include "examples/whence/verify/conformance.h"
 #include "nn/attention/plan.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/check/gradcheck.h"
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 
 namespace whence {
 

@@ -1,5 +1,4 @@
-// The instruction sets whose tiles a program has: WHENCE_TILES_AVX512, _AVX2, _PLAIN. All programs have all, but the
-// quickstart's has this machine's alone, so that it trains before the others are compiled (tensor/CMakeLists.txt).
+// The instruction sets whose tiles the library has: WHENCE_TILES_AVX512, _AVX2, _PLAIN (tensor/CMakeLists.txt).
 #include "tensor/cpu/tiles/sets.h"
 
 namespace whence::tiles {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "autograd/backward.h"
-#include "autograd/check/samples.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
+#include "autograd/samples/samples.h"
 #include "examples/whence/verify/checks.h"
 #include "examples/whence/verify/compare.h"
 #include "tensor/random.h"

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "autograd/check/gradcheck.h"
-#include "autograd/check/samples.h"
-#include "autograd/node.h"
+#include "autograd/graph.h"
+#include "autograd/samples/samples.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

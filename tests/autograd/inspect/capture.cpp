@@ -5,10 +5,10 @@
 
 #include "tensor/suggest.h"
 
+#include "autograd/graph.h"
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
 #include "autograd/inspect/zeros.h"
-#include "autograd/node.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/tensors.h"
 
@@ -29,10 +29,7 @@ Tensor function(const Tensor& x) {
   return sum(probe("product", squares * cubes));
 }
 
-std::size_t nodes_of(const Tensor& y) {
-  const std::string text = print_graph(y);
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
+std::size_t nodes_of(const Tensor& y) { return detail::nodes_behind("nodes_of", y).size(); }
 
 using Names = std::vector<std::string>;
 

@@ -345,7 +345,7 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
   const std::string run =
       "flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --device "
       "cuda --precision bf16 --steps 6 --save-every 2 --keep-checkpoints 0 --accumulate 3 --clip "
-      "0.1 --validate-every 3 --validation-sequences 4 --look-every 3 --out ";
+      "0.1 --validate-every 3 --validation-sequences 4 --out ";
   const std::string graph = out / "graph", alone = out / "alone";
   const Outcome recorded = train(run + graph);
   CHECK(has(recorded.out, ", executor tiled\n"));

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/op_clock.h"
+#include "autograd/inspect/observers.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "examples/whence/cli/words.h"
@@ -139,24 +139,37 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("bench errors: tiles in f32 differ from f64 at most twice as much as the ops on all pairs") {
-  std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
-  for (const nlohmann::json& line :
-      results_of("errors --schemes "
-                 "none,alibi,kerple,t5,cope,forgetting,cable,carope,fire,shaw,transformer_xl,dape(kerple),dape(fire) "
-                 "--lengths 512 --heads 2 --gates both"))
-    if (line.contains("executor"))
-      found[line.at("scheme").get<std::string>() + line.at("gates").get<std::string>()][line.at("executor")] = line;
-  CHECK(found.size() == 14);
-  for (const auto& entry : found) {  // no structured binding: clang 16 with OpenMP cannot capture one
-    const std::string& scheme = entry.first;
-    for (const std::string name :
-        {"output", "gradient of v", "gradient of v, summed", "gradient of q", "gradient of k"}) {
-      CAPTURE(scheme);
+TEST_CASE("rounding: tiles in f32 differ from f64 at most twice as much as the ops on all pairs") {
+  const auto results = [](CoreCase what, DType dtype, Executor executor) {
+    what.dtype = dtype;
+    AttentionCore core(what, Device::cpu());
+    REQUIRE(core.refusal(executor).empty());
+    (void)core.run(executor);
+    return core.results();
+  };
+  const auto error = [](const Tensor& x, const Tensor& exact) {
+    const std::vector<double> a = x.to_vector(), b = exact.to_vector();
+    double apart = 0, size = 0;
+    for (std::size_t n = 0; n < a.size(); ++n) apart += (a[n] - b[n]) * (a[n] - b[n]), size += b[n] * b[n];
+    return std::sqrt(size > 0 ? apart / size : apart);
+  };
+  CoreOptions options{
+      .schemes = "none,alibi,kerple,t5,cope,forgetting,cable,carope,fire,shaw,transformer_xl,dape(kerple),dape(fire)",
+      .executors = "all",
+      .lengths = "512",
+      .gates = "both",
+      .heads = 2};
+  for (const CoreCase& what : cases_of(options)) {
+    CAPTURE(what.text());
+    const NamedTensors exact = results(what, DType::f64, Executor::reference),
+                       tiles = results(what, DType::f32, Executor::tiled),
+                       reference = results(what, DType::f32, Executor::reference);
+    for (const std::string name : {"output", "gradient of v", "gradient of q", "gradient of k"}) {
       CAPTURE(name);
       // CoPE's gates jump at whole positions, where rounding decides the side.
-      if (scheme.starts_with("cope") && (name == "gradient of q" || name == "gradient of k")) continue;
-      CHECK(entry.second.at("tiled").at(name).get<double>() <= 2 * entry.second.at("reference").at(name).get<double>());
+      if (what.scheme.starts_with("cope") && (name == "gradient of q" || name == "gradient of k")) continue;
+      const Tensor one = named(exact, name);
+      CHECK(error(named(tiles, name), one) <= 2 * error(named(reference, name), one));
     }
   }
 }

@@ -50,45 +50,16 @@ TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps
   CHECK(fs::exists(precious));
 }
 
-TEST_CASE("programs: the quickstart's smoke run writes its page and its table") {
-  const Scratch scratch("programs-quickstart");
-  const fs::path out = scratch / "out-smoke";
-  const std::vector<std::string> words{"--smoke", "--quiet", "--out", scratch / "out"};
-  const Outcome outcome = run("quickstart", words);
-  CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  CHECK(has(outcome.out, "The paper has another order") != has(outcome.out, "The order of the three is the paper's"));
-  CHECK(text_of(out / "report.html").find("Wrong bits after a read") != std::string::npos);
-  const std::string page = text_of(out / "look.html");
-  for (const char* text : {"position.gates", "position.positions", "pattern", "look-data"})
-    CHECK_MESSAGE(has(page, text), text);
-  CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
-  for (const char* scheme : {"cope", "rope", "absolute"}) {  // runs as any other
-    const std::string folder = out / scheme, weights = text_of(folder + "/weights.safetensors");
-    CHECK(has(done("look " + folder + " --length 9 --causes").out, "zero %"));
-    CHECK(has(done("train --resume --quiet --out " + folder).out, "trained: 4 steps"));
-    CHECK(text_of(folder + "/weights.safetensors") == weights);
-  }
-  const Outcome again = run("quickstart", words);  // trains nothing
-  CHECK_MESSAGE(again.code == 0, again.err);
-  CHECK(text_of(out / "look.html") == page);
-  (void)done("train --resume --quiet --steps 5 --out " + (out / "cope").string());
-  CHECK(has(run("quickstart", words).err, "has been trained for 5 since; at least that required"));
-}
-
 TEST_CASE("programs: --json prints results alone, a line of JSON each; what is for people goes to standard error") {
   const Scratch scratch("programs-json");
   const auto lines = [](const Outcome& outcome) {
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    CHECK(has(outcome.err, "written: ") != has(outcome.err, "wrong bits after a read"));
+    CHECK(has(outcome.err, "written: "));
     return json_lines(outcome.out);
   };
   const auto trained = lines(run("train", tiny(scratch / "run", {"--json"})));
   CHECK(trained.size() == 3);
   CHECK(trained.at(0).at("token_error_percent").is_number());
-  const auto rows = lines(run("quickstart", {"--smoke", "--json", "--out", scratch / "quickstart"}));
-  CHECK(rows.size() == 4);
-  CHECK((rows.at(0).at("scheme") == "cope" && rows.at(0).at("sparse %").is_number() &&
-         rows.at(3).at("paper: sparse %").is_null()));
 }
 
 TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tests choices by log-likelihood (examples/experiments/score.py) and the README's tokeniser:
+"""Tests choices by log-likelihood (examples/experiments/score.py) and token files (tokens.py):
     python3 tests/examples/experiments/score.py build/release/whence
-Ends with 77 if numpy, tokenizers or the module whence is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
+Ends with 77 if numpy, safetensors, tokenizers or the module whence is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
 import contextlib
 import io
 import json
@@ -18,11 +18,14 @@ sys.path.insert(0, str(ROOT / "examples/experiments"))
 sys.dont_write_bytecode = True
 import packages
 
-packages.require("numpy", "tokenizers", "whence", skip=77)
+packages.require("numpy", "safetensors", "tokenizers", "whence", skip=77)
 import numpy as np
+import safetensors.numpy
+import tokenizers
 import whence
 
 import score
+import tokens
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve()) if len(sys.argv) > 1 else str(whence.runs.PROGRAM)
 TEXT = "".join("the cat sat on the mat.\n" if k % 3 == 0 else "a dog ran to the sea.\n" for k in range(300))
@@ -37,10 +40,11 @@ def ran(*words):
     return done.stdout
 
 
-def trained(tokeniser="bytes"):
-    ran("train", "lm", "--data", "text.txt", "--tokeniser", tokeniser, "--out", f"run.{tokeniser}", "--quiet",
+def trained(data="text.txt"):
+    out = f"run.{'bytes' if data == 'text.txt' else data}"
+    ran("train", "lm", "--data", data, "--out", out, "--quiet",
         *"--dim 32 --layers 1 --heads 2 --length 24 --steps 150 --lr 3e-3 --warm-up 5 --evaluate-to 1 --threads 2".split())
-    return f"run.{tokeniser}"
+    return out
 
 
 def scored(lines, *words):
@@ -127,26 +131,61 @@ def test_refusals():
     assert "bad.jsonl: line 1: 'utf-8'" in said.getvalue() and "none.jsonl" in said.getvalue() and "which is read" in said.getvalue()
 
 
-def test_the_tokeniser_of_the_readme():
-    """Runs the block as printed, trains a model with its file, and compares numbers with `tokenizers`, with and without the program."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "examples/experiments/README.md").read_text(encoding="utf-8"), re.S)
-    block, = [each for each in blocks if "train_from_iterator" in each]
-    pathlib.Path("austen.txt").write_text(TEXT + "\n".join(AWKWARD), encoding="utf-8")
+def test_the_token_file_of_the_readme():
+    """Runs the block and the lines as printed, and compares the numbers of a text, and the bytes of its tokens, with `tokenizers`."""
+    text = (ROOT / "examples/experiments/README.md").read_text(encoding="utf-8")
+    block, = [each for each in re.findall(r"```python\n(.*?)```", text, re.S) if "train_from_iterator" in each]
+    line, = re.findall(r"^examples/experiments/tokens.py (.*--out .*?) *#", text, re.M)
+    pathlib.Path("austen.txt").write_text(TEXT + "\n".join(AWKWARD), encoding="utf-8", newline="")
     names: dict = {}
     exec(block, names)
-    os.rename("bpe.json", "bpe")
-    encode, end_of_text, _ = score.tokeniser(trained("bpe"))
-    for text in [*filter(None, AWKWARD), TEXT]:
-        expected = names["bpe"].encode(text).ids
-        if "<|endoftext|>" not in text:  # in a text whence reads <|endoftext|> as characters
-            assert encode(text) == expected, text
-        if "\0" not in text:
-            cut = ran("tokenize", "--tokeniser", "bpe", "--text", text)
-            assert re.search(r"^ids: ?(.*)$", cut, re.M)[1] == " ".join(map(str, encode(text))), text
-    assert encode("") == names["bpe"].encode("").ids == [] and end_of_text == names["bpe"].token_to_id("<|endoftext|>")
+    tokens.main(line.split())
+    trained("austen.safetensors")
+    whole = safetensors.numpy.load_file("austen.safetensors")["tokens"]
+    assert whole.tolist() == names["bpe"].encode(pathlib.Path("austen.txt").read_bytes().decode()).ids
+    asked = [{"context": "", "choices": ["the cat", "xyz"], "answer": 0}]  # <|endoftext|> replaces an empty context
+    code, said, _ = scored(asked, "run.austen.safetensors")
+    assert code == 4 and "run.austen.safetensors/tokenizer.json" in said, said
+    encode, end_of_text, _ = score.tokeniser("run.austen.safetensors", "tokenizer.json")
+    kept = [each.encode("latin-1") for each in json.loads(pathlib.Path("run.austen.safetensors/tokeniser.json").read_text())["tokens"]]
+    run = whence.load("run.austen.safetensors")
+    for each in [*filter(None, AWKWARD), TEXT]:
+        assert b"".join(kept[number] for number in encode(each)) == each.encode(), each
+        if 1 < len(encode(each)) < 20 and "\r" not in each:  # which a pipe read as text loses
+            assert run.generate(encode(each), tokens=1, greedy=True).startswith(each), each
+            assert "".join(run.tokens(prompt=encode(each)))[:2] == each[:2] or not each.isprintable(), each
+    assert end_of_text == names["bpe"].token_to_id("<|endoftext|>") and encode("<|endoftext|>") == [end_of_text]
     assert len(encode(" the cat")) == 2, encode(" the cat")
-    code, said, found = scored([{"context": "", "choices": ["the cat", "xyz"], "answer": 0}], "run.bpe")  # <|endoftext|> replaces an empty context
+    code, said, found = scored(asked, "run.austen.safetensors", "--tokenizer", "tokenizer.json")
     assert code == 0 and found[0]["choices"][0]["tokens"] == 2, said
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a")).save("other.json")
+    assert "are not those of" in scored(asked, "run.austen.safetensors", "--tokenizer", "other.json")[1]
+
+
+def test_any_tokenizer():
+    """The bytes of the tokens spell the text for each kind of tokenizer.json, as far as it can be spelled; templates and special tokens are read."""
+    models, cuts, decoders, trainers = tokenizers.models, tokenizers.pre_tokenizers, tokenizers.decoders, tokenizers.trainers
+    pieces = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    pieces.pre_tokenizer, pieces.decoder = cuts.Whitespace(), decoders.WordPiece()
+    pieces.train_from_iterator([TEXT], trainers.WordPieceTrainer(vocab_size=40, special_tokens=["[UNK]"], show_progress=False))
+    unigram = tokenizers.Tokenizer(models.Unigram())
+    unigram.pre_tokenizer, unigram.decoder = cuts.Metaspace(), decoders.Metaspace()
+    unigram.train_from_iterator([TEXT], trainers.UnigramTrainer(vocab_size=60, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False))
+    vocabulary = {**{f"<0x{byte:02X}>": byte for byte in range(256)}, **{each: 256 + at for at, each in enumerate([*"\u2581thecas", "th", "\u2581th"])}}
+    llama = tokenizers.Tokenizer(models.BPE(vocabulary, [("t", "h"), ("\u2581", "th")], byte_fallback=True))
+    llama.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("\u2581"), tokenizers.normalizers.Replace(" ", "\u2581")])
+    llama.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    llama.add_special_tokens(["<s>"])
+    llama.post_processor = tokenizers.processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", llama.token_to_id("<s>"))])
+    for made, text, spelled in ((pieces, "the cat sat", " the cat sat"), (unigram, "the cat sat", " the cat sat"),
+                                (llama, "the c\u00e9 \u732b\n", "<s> the c\u00e9 \u732b\n")):
+        made.save("any.json")
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            tokens.main(["any.json", "--prompt", text])
+        numbers, list_of = list(map(int, said.getvalue().split())), tokens.bytes_of(tokens.read("any.json"))
+        assert numbers == made.encode(text).ids and b"".join(list_of[number] for number in numbers).decode() == spelled, (numbers, spelled)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        assert tokens.main(["text.txt", "--prompt", "a"]) == 3 and "text.txt: no JSON" in said.getvalue()
 
 
 with tempfile.TemporaryDirectory() as folder:

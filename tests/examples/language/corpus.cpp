@@ -9,6 +9,7 @@
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors.h"
 #include "nn/io/seal.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
@@ -38,7 +39,13 @@ std::string refusal(const CorpusOptions& options, const Tokeniser& tokeniser = *
 }
 
 std::string decoded(const Corpus& corpus, const Tokeniser& tokeniser, Part part) {
-  return tokeniser.decode(corpus.slice(part, 0, corpus.tokens(part).size()));
+  return tokeniser.decode(corpus.slice(part, 0, corpus.size(part).tokens));
+}
+
+// Returns the file of a tokeniser of these tokens.
+std::string list(const std::string& tokens, int vocabulary) {
+  return to_text(R"({"format": "whence tokeniser", "version": 1, "kind": "tokens", "vocabulary": )", vocabulary,
+      R"(, "tokens": [)", tokens, "]}");
 }
 
 std::string joined(const std::vector<std::string_view>& documents) {
@@ -129,7 +136,7 @@ TEST_CASE("several files, validation files, no validation at all") {
   const Corpus all({.data = file.path, .more = {other}, .validation_share = 0}, *file.tokeniser);
   CHECK(decoded(all, *file.tokeniser, Part::training) == "one\n\n\n\ntwo\nthree");
   CHECK(all.size(Part::training).documents == 3);
-  CHECK(all.tokens(Part::validation).size() == 0);
+  CHECK(all.size(Part::validation).tokens == 0);
   const Corpus apart({.data = file.path, .validation_data = other}, *file.tokeniser);
   CHECK(decoded(apart, *file.tokeniser, Part::validation) == "three");
   CHECK(apart.size(Part::training).documents == 2);
@@ -137,13 +144,9 @@ TEST_CASE("several files, validation files, no validation at all") {
   CHECK(apart.hash() == sha256(sha256("one\n\n\n\ntwo\n") + "\nvalidation\n" + sha256("three") + "\n"));
 }
 
-TEST_CASE("a vocabulary above 65536 takes 32 bits") {
-  std::vector<std::string> words;
-  for (int i = 0; i < 70000; ++i) words.push_back(to_text(" w", i));
-  words.push_back(" w");
-  const TokeniserPointer tokeniser = list_from("words", words, "test");
-  CHECK(tokeniser->vocabulary() == 70002);
-  const BookFile file(" w w w");
+TEST_CASE("a vocabulary above 65536") {
+  const TokeniserPointer tokeniser = tokeniser_from_json(list(R"("a")", 70002), "test");
+  const BookFile file("70001 70001 70001");
   const Corpus corpus({.data = file.path, .validation_share = 0}, *tokeniser);
   CHECK(corpus.slice(Part::training, 0, 3) == TokenIds{70001, 70001, 70001});
 }
@@ -170,8 +173,7 @@ TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are
   CHECK(has(refusal({.data = file.scratch / "none"}), "cannot read: No such file"));
   CHECK(has(refusal({.data = "/dev/null"}), "not a regular file"));
   CHECK(has(refusal({.data = one}), "1 bytes given, some being set aside"));
-  CHECK(has(refusal({.data = file.path, .separate = true}), "no <|endoftext|>"));
-  const auto characters = list_from("characters", {"a", "b", "c"}, "");
+  const auto characters = character_tokeniser({"a", "b", "c"}, "");
   const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);
   CHECK_MESSAGE(reason.starts_with(latin + ": line 2, byte 8: not UTF-8"), reason);
 
@@ -350,10 +352,44 @@ TEST_CASE("text: all below a folder, but what patterns leave out") {
   CHECK(corpus.size(Part::training).documents == 2);
 }
 
+TEST_CASE(
+    "token files: a document of numbers each, with the bytes and words of their tokens; other lists are refused") {
+  const Scratch scratch("token-files");
+  const auto write = [&](const std::string& name, const std::vector<double>& ids, const std::string& tokens) {
+    const Tensor numbers = Tensor::of(ids, {std::ssize(ids)}, DType::i32);
+    (void)write_safetensors(scratch / name, {{{"tokens", numbers}}, {{"tokeniser", list(tokens, 3)}}});
+    return scratch / name;
+  };
+  const std::string three = R"("a", " b\u00c3", "\u00a9.")",
+                    first = write("a.safetensors", {0, 1, 2, 0, 1, 2, 0, 1, 2, 1}, three),
+                    second = write("b.safetensors", {2, 1}, three);
+  const TokeniserPointer tokeniser = tokeniser_from_json(TextFile(first).list(), first);
+  const Corpus corpus({.data = first, .test_data = second, .validation_share = 0.3}, *tokeniser);
+  CHECK(corpus.slice(Part::training, 0, 8) == TokenIds{0, 1, 2, 0, 1, 2, 0, 1});
+  CHECK(corpus.slice(Part::validation, 0, 2) == TokenIds{2, 1});
+  CHECK(corpus.slice(Part::test, 0, 2) == TokenIds{2, 1});
+  CHECK((corpus.size(Part::training).bytes == 16 && corpus.size(Part::training).words == 4));
+  const Passage passage = passage_to_read({.data = first, .test_data = second, .validation_share = 0.3}, corpus.hash());
+  CHECK((passage.text == "2\n1\n" && has(passage.place, "a.safetensors: line 9")));
+
+  const std::string other = write("c.safetensors", {0, 1, 2}, R"("a", "b", "c")"),
+                    beyond = write("d.safetensors", {0, 3}, three), text = scratch / "text";
+  CHECK(
+      has(refusal({.data = first, .more = {other}}, *tokeniser), "c.safetensors: its list of tokens is not the run's"));
+  CHECK(has(refusal({.data = first}), "its list of tokens is not the run's"));
+  CHECK(has(refusal({.data = beyond, .validation_share = 0}, *tokeniser), "line 2, byte 2: no token number of 0 to 2"));
+  write_file(text, "the cat");
+  CHECK(has(refusal({.data = first, .test_data = text}, *tokeniser), "text: line 1, byte 0: no token number"));
+  (void)write_safetensors(scratch / "e.safetensors", {{{"tokens", Tensor::zeros({2})}}});
+  for (const std::string& none : {scratch / "e.safetensors", scratch / "none.safetensors"})
+    CHECK(has(refusal({.data = none}),
+        none == scratch / "e.safetensors" ? "no token file: a tensor 'tokens'" : "cannot read"));
+}
+
 TEST_CASE("perplexities per byte and per word are of the same nats as the one per token") {
   const Scratch scratch("language-units");
-  write_file(scratch / "text", "aa bb aa bb aa bb aa\n");
-  const TokeniserPointer words = list_from("words", {"aa", " aa", " bb", "\n"}, "");
+  write_file(scratch / "text", "0 2 1 2 1 2 1 3");
+  const TokeniserPointer words = tokeniser_from_json(list(R"("aa", " aa", " bb", "\n")", 4), "test");
   const Corpus corpus({.data = scratch / "text", .validation_share = 0}, *words);
   Transformer model(
       {.vocabulary = words->vocabulary(), .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "none"});
@@ -411,10 +447,6 @@ TEST_CASE("corpus: what is read for people is a document that was set aside, fro
   CHECK(passage.place == to_text(scratch / "book.txt", ": line ", 1 + count(text.substr(0, at), "\n"), ", byte ", at));
   CHECK(passage.about == "of a document that was set aside for validation");
   CHECK(static_cast<int>(std::ranges::count(aside, true)) == count(passage.text, "This is the text"));
-  options.separate = true;  // then text after the document does not belong to it
-  CHECK(count(passage_to_read(options, hash).text, "This is the text") == 1);
-  options.separate = false;
-
   CHECK(has(passage_to_read(options, "another").about, "; the text has changed since training"));
   options.validation_share = 0;
   CHECK(passage_to_read(options, hash).text.starts_with("This is the text of number 0,"));

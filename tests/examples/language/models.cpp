@@ -32,7 +32,7 @@ struct Letters {
     std::string text;
     for (std::size_t i = 0; i < length; ++i) text += "abcd"[i < 4 ? i : Stream(1, "letters").below(i, 4)];
     write_file(scratch / "text", text);
-    tokeniser = list_from("characters", {"a", "b", "c", "d"}, "here");
+    tokeniser = character_tokeniser({"a", "b", "c", "d"}, "here");
     corpus = std::make_unique<Corpus>(CorpusOptions{.data = scratch / "text", .validation_share = 0}, *tokeniser);
   }
 };
@@ -336,7 +336,7 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
   CHECK(saved.tokeniser->hash() == text.tokeniser->hash());
   CHECK(load("reference").model->options().executor == "reference");
 
-  list_from("characters", {"a", "b", "c", "e"}, "here")->save(scratch / tokeniser_file);
+  character_tokeniser({"a", "b", "c", "e"}, "here")->save(scratch / tokeniser_file);
   CHECK(has(refusal(), "tokeniser: another than in training given"));
   save(*byte_tokeniser());
   CHECK(has(refusal(), "it has 256 tokens and the model 5"));

@@ -1,16 +1,15 @@
-// tokenize and generate as a user meets them: files, exit codes, one-line errors, the same text for the same seed.
+// generate as a user meets it: files, exit codes, one-line errors, the same text for the same seed.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <array>
 
 #include "examples/whence/cli/unicode.h"
-#include "examples/whence/language/bpe.h"
-#include "examples/whence/language/gpt2_text.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
 
@@ -20,12 +19,6 @@ using namespace whence::test;
 using namespace std::string_literals;
 
 namespace {
-
-std::string story() {
-  std::string text;
-  for (int i = 0; i < 60; ++i) text += to_text("It's the ", i, "th cat's tale, naïve and long.\r\n");
-  return text;
-}
 
 // Saves a model with random weights over bytes, as training does.
 void save_model(const Scratch& scratch, const std::string& scheme) {
@@ -40,23 +33,6 @@ void save_model(const Scratch& scratch, const std::string& scheme) {
 
 }  // namespace
 
-TEST_CASE("tokenize: shows how text is cut, makes a file of GPT-2's two, and reads it again") {
-  const Scratch scratch("tokenize");
-  write_file(scratch / "story.txt", story());
-  write_file(scratch / "merges.txt", "#version: 0.2\nI t\n");
-  Json::Fields numbers;
-  for (int byte = 0; byte < 256; ++byte) numbers.push_back({spelled(std::string(1, static_cast<char>(byte))), byte});
-  numbers.push_back({"It", 256});
-  write_file(scratch / "vocab.json", Json(numbers).line());
-  const std::string own = scratch / "own.json",
-                    files = " --vocab " + scratch / "vocab.json" + " --merges " + scratch / "merges.txt";
-  CHECK(has(done("tokenize" + files + " --out " + own).out, "tokeniser: bpe, 257 tokens"));
-  CHECK(load_tokeniser(own)->hash() == read_gpt2_files(scratch / "vocab.json", scratch / "merges.txt")->hash());
-  for (const std::string& which : {files, " --tokeniser " + own})
-    CHECK(has(done("tokenize --text 'It is'" + which).out, "cut: |It| |i|s|\nids: 256 32 105 115\n"));
-  CHECK(has(done("tokenize --show 4 --data " + scratch / "story.txt").out, "cut: |I|t|'|s|\nids: 73 116 39 115\n"));
-}
-
 TEST_CASE("generate: whole characters, the same text for the same seed and any number of threads, greedy and cut") {
   const Scratch scratch("generate");
   save_model(scratch, "rope");
@@ -64,7 +40,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
   const auto text = [&](const std::string& more) {
     const Outcome outcome = done(run + " --tokens 40 --quiet " + more);
     CHECK(outcome.err.empty());
-    CHECK(is_utf8(outcome.out));
+    CHECK(Utf8Stream().push(outcome.out) == outcome.out);
     return outcome.out;
   };
   const std::string drawn = text("--prompt née --seed 3 --threads 1");
@@ -78,7 +54,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
 
 TEST_CASE("what a prompt has that the tokeniser does not know is said, by generate and look") {
   const Scratch scratch("generate-unknown");
-  const TokeniserPointer tokeniser = list_from("characters", {" ", "a", "b", "c", "d", "e", "f", "g", "h"}, "here");
+  const TokeniserPointer tokeniser = character_tokeniser({" ", "a", "b", "c", "d", "e", "f", "g", "h"}, "here");
   TransformerOptions options = small("rope");
   options.vocabulary = tokeniser->vocabulary();
   save_weights(scratch / "weights.safetensors", random_decoder(options, DType::f32)->parameters());
@@ -91,6 +67,32 @@ TEST_CASE("what a prompt has that the tokeniser does not know is said, by genera
   const Outcome refused = test::run("generate", {run, "--prompt", "ab\xFF"});
   CHECK((refused.code == 2 && has(refused.err, "--prompt: byte 2: not UTF-8")));
   CHECK(has(done("look --causes " + run + " --prompt 'abc née'").out, "note 2 of 7 tokens are unknown text"));
+}
+
+TEST_CASE(
+    "a run of a token file keeps the list, reads numbers, and shows tokens; old words are told what does it now") {
+  const Workplace here("token-file");
+  std::vector<double> ids;
+  for (int k = 0; k < 300; ++k) ids.push_back(k % 3);
+  const std::string list = R"({"format": "whence tokeniser", "version": 1, "kind": "tokens", "vocabulary": 4,
+    "tokens": ["the", " c\u00c3", "\u00a9t", "<|endoftext|>"]})";
+  (void)write_safetensors(
+      "t.safetensors", {{{"tokens", Tensor::of(ids, {std::ssize(ids)}, DType::i64)}}, {{"tokeniser", list}}});
+  (void)done(
+      "train t.safetensors --dim 16 --layers 1 --heads 2 --length 8 --steps 60 --lr 0.02 --warm-up 2 --evaluate-to 1 "
+      "--quiet --out run");
+  CHECK(text_of("run/tokeniser.json") == list);
+  CHECK(done("generate run --prompt '0 1' --tokens 4 --greedy --quiet").out == "the c\u00e9tthe c\u00e9t\n");
+  CHECK(has(done("look run --prompt '0 1 2' --causes").out, "text 0 1 2"));
+  CHECK(has(done("look run --causes").out, "of a document that was set aside"));
+  for (const char* command : {"generate run --prompt 'the c'", "look run --prompt 'the c'", "generate run"}) {
+    const Outcome refused = ran(command);
+    CHECK((refused.code == 2 && has(refused.err, "a run of a token file reads numbers, not text")));
+  }
+  write_file("text", "a text of a few words");
+  CHECK(has(ran("train text --tokeniser bpe").err, "tokens.py makes a token file"));
+  CHECK(has(ran("train t.safetensors --tokeniser bytes").err, "beside a token file, which has its own"));
+  CHECK(has(ran("tokenize --data text").err, "tokens.py does this now"));
 }
 
 TEST_CASE("generate: a terminal gets no character that acts, a file gets the text as it is") {

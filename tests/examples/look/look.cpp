@@ -11,7 +11,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/graph.h"
-#include "examples/whence/look/history.h"
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
@@ -246,11 +245,7 @@ TEST_CASE("look: a model of one token and one head") {
 TEST_CASE("look: the command, on a run of train") {
   const Scratch scratch("look");
   const std::string run = scratch / "run";
-  train_flip_flop(run, "--steps 4 --look-every 2");
-  train_flip_flop(scratch / "not looked at", "--steps 4");
-  CHECK(text_of(run + "/weights.safetensors") == text_of(scratch / "not looked at/weights.safetensors"));
-  CHECK_FALSE(std::filesystem::exists(scratch / "not looked at/looks.jsonl"));
-
+  train_flip_flop(run, "--steps 4");
   (void)done("look --numbers " + run);
   CHECK(has(text_of(run + "/look.html"), "look-data"));
   CHECK(read_safetensors(run + "/look.safetensors").tensors.size() == 122);
@@ -329,91 +324,6 @@ TEST_CASE("look: an edit of a gradient changes those of the parameters behind it
   CHECK_FALSE(is_of_gradient("k = 0"));
   CHECK(has(error_text([&] { (void)gradients_with(inspection, "dLoss/d" + k + " = 0"); }),
       "on which no other gradient depends"));
-}
-
-TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
-  const Scratch scratch("history");
-  const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
-  {
-    JsonLog log(scratch / history_file, JsonLog::Mode::fresh);
-    const auto look = looks_at(*subject.model, subject.tokens, subject.targets);
-    for (const std::int64_t step : {0, 10}) {
-      const TrainingJob::Look found = look(step);
-      for (const Json& record : found.records) log.append(record);
-      CHECK_MESSAGE(has(found.line, "gradient norm "), found.line);
-    }
-  }
-  const std::vector<report::Plot> plots = history_of(scratch / history_file);
-  for (const auto& expected : std::vector<std::pair<std::string, std::size_t>>{
-           {"loss", 1}, {"gradient norm", 3}, {"% of gates at 0 or 1", 2}, {"% of positions at p_max", 2}}) {
-    CAPTURE(expected.first);
-    const auto plot = std::ranges::find(plots, expected.first, &report::Plot::title);
-    REQUIRE(plot != plots.end());
-    CHECK(plot->curves.size() == expected.second);
-    CHECK(plot->curves[0].x == std::vector<double>{0, 10});
-  }
-  const auto gates =
-      std::ranges::find_if(plots, [](const report::Plot& plot) { return has(plot.title, "position.gates"); });
-  REQUIRE(gates != plots.end());
-  const auto flat = std::ranges::find(gates->curves, "table flat", &report::Curve::name);
-  REQUIRE(flat != gates->curves.end());
-  CHECK(flat->x == std::vector<double>{0, 10});
-  CHECK(flat->y[0] > 90);  // all but the rows of one key
-  CHECK(history_of(scratch / "none").empty());
-  std::ofstream(scratch / history_file, std::ios::app) << "{\"step\": 20, \"lay";  // a crash in the middle of a line
-  CHECK(history_of(scratch / history_file).size() == plots.size());
-  // A file of a version with causes alone, and a number that was not finite.
-  std::ofstream(scratch / "older")
-      << R"({"step": 1, "layer": 0, "quantity": "position.gates", "head": 1, "entries": 9, "clamped": 3})" << '\n'
-      << R"({"step": 1, "measure": "loss", "of": "this sequence", "value": null})" << '\n';
-  REQUIRE(history_of(scratch / "older").size() == 2);
-  CHECK(std::isnan(history_of(scratch / "older")[0].curves.at(0).y.at(0)));
-  for (const char* line :
-      {R"({"step": 1})", R"({"step": 1e17, "measure": "loss", "of": "this sequence", "value": 1})", "[[[[[["}) {
-    std::ofstream(scratch / "damaged") << line << '\n';
-    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: ") != std::string::npos);
-  }
-}
-
-TEST_CASE("look: gradient norms by layer, gates at their ends and positions at their bound") {
-  const Subject subject = subject_with(small("cope(p_max=1)"), 7);
-  // Gates of the first layer are 1, 0 or 0.5, so that their sums are known.
-  Capture capture("*");
-  capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& before) {
-    std::vector<double> numbers = before.to_vector();
-    for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = e % 7 == 0 ? 40 : e % 7 == 1 ? -40 : 0;
-    return Tensor::of(numbers, before.shape(), before.dtype());
-  });
-  const Inspection inspection(subject);
-  const std::vector<Measure> measures = measures_of(inspection);
-  const auto value_of = [&](const std::string& what, const std::string& of) {
-    const auto found =
-        std::ranges::find_if(measures, [&](const Measure& each) { return each.what == what && each.of == of; });
-    REQUIRE(found != measures.end());
-    return found->value;
-  };
-  CHECK(value_of("loss", "this sequence") == inspection.loss());
-  CHECK(value_of("gates", "layer 0") == doctest::Approx(100 * 13.0 / 28));  // columns 0 and 1, of 28 pairs
-  double reached = 0;                                                       // p_ij = sum of g_il from j to i
-  for (int i = 0; i < 7; ++i) {
-    for (int j = 0; j <= i; ++j) {
-      double sum = 0;
-      for (int l = j; l <= i; ++l) sum += l == 0 ? 1 : l == 1 ? 0 : 0.5;
-      reached += sum >= 1;
-    }
-  }
-  CHECK(value_of("positions", "layer 0") == doctest::Approx(100 * reached / 28));
-  double squares = 0, all = 0;
-  for (const char* of : {"layer 0", "layer 1", "elsewhere"}) squares += std::pow(value_of("gradient norm", of), 2);
-  for (const Quantity& parameter : inspection.parameters())
-    for (const double number : parameter.gradient.to_vector()) all += number * number;
-  CHECK(squares == doctest::Approx(all));
-  CHECK(line_of({{"gradient norm", "", "layer 0", 0.5}, {"gradient norm", "", "layer 1", 0.25},
-            {"gradient norm", "", "elsewhere", 2}, {"gates", "at 0 or 1", "layer 0", 10},
-            {"gates", "at 0 or 1", "layer 1", 30}}) == "gradient norm 0.5 0.25, elsewhere 2, gates 20 % at 0 or 1");
-  // Without gates and bound nothing is reported about them.
-  const Subject plain = subject_with(small("rope"), 7);
-  CHECK(line_of(measures_of(Inspection(plain))).find('%') == std::string::npos);
 }
 
 TEST_CASE("look: a page that would be too large is refused with the length that fits") {

@@ -23,7 +23,7 @@ import zlib
 
 from page_driver import Browser
 
-VIEWS = ["overview", "story", "lessons", "loupe", "heads", "why", "paths", "text", "graph", "logit", "patch", "edits", "quantities"]
+VIEWS = ["story", "lessons", "loupe", "heads", "why", "paths", "text", "graph", "logit", "patch", "edits", "quantities"]
 
 def unfold(browser, selector):
     browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true); new Promise(done => setTimeout(done, 50))")
@@ -84,7 +84,7 @@ def check_every_view(browser, path, themes=("light",)):
         browser.open(path, theme=theme)
         found = browser.get(EVERY_VIEW)
         views = found["views"]
-        assert [view for view in VIEWS if view in views] == views and ("quantities" in views or views == ["overview"]), views
+        assert [view for view in VIEWS if view in views] == views and "quantities" in views, views
         assert not found["wrong"] and found["theme"] == theme, f"{path.name}, {theme}: {found}"
 
 def check_numbers(browser, path, data):
@@ -143,8 +143,6 @@ def without_needless(text):
 
 def check_equations(browser, path, data):
     """Each registered equation became MathML with every symbol and in their order; none was left as text."""
-    if data.get("overview"):
-        return
     browser.open(path, view="quantities", show="all", part="value")
     unfold(browser, "details.rest")
     lines = {each["source"]: each for each in browser.get(LINES_OF_EQUATIONS)}
@@ -173,14 +171,6 @@ def check_openings(browser, path, data):
     assert sorted(titles()) == sorted(each["name"] for each in data["quantities"]), "nothing is left out"
     browser.open(path, view="paths", of="k")
     assert browser.texts(".paths tbody th")[:2] == ["by content", "by gates"], browser.texts(".paths tbody th")
-
-def check_plots(browser, path, _):
-    for width, drawn in ((390, 350), (1280, 680)):
-        browser.call("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False)
-        browser.open(path)
-        boxes = browser.texts("figure > h3 ~ svg", "getAttribute('viewBox')")
-        assert boxes and all(box.startswith(f"0 0 {drawn} ") for box in boxes), f"{width} pixels: {boxes}"
-    browser.call("Emulation.clearDeviceMetricsOverride")
 
 def check_answers(browser, path, data):
     """The strip has a column for each graded token; the words are from the data, and their losses make the loss."""
@@ -396,18 +386,6 @@ def check_graph(browser, path, data):
     browser.get("document.querySelector('.graph-tables').open = true")
     equal("norms", browser.texts(".nodes tr:not(.lost) td:last-child", "title"), [node["norm"] for node in reached])
     equal("edges", browser.texts(".edges-table td:last-child", "title"), [edge["norm"] for edge in data["graph"]["edges"]])
-    browser.press(".graph", "ArrowRight", "ArrowRight", film=1)
-    assert len(browser.texts(".place.now")) == 1 and reached[1]["id"] in browser.texts("#readout")[0], reached[1]
-    browser.press(".graph", "ArrowLeft", film=0)
-    assert browser.texts(".place.now .title") == ["loss"]
-    browser.press(".graph", "Escape", film=None)
-    assert not browser.texts(".dim"), "Escape shows the whole"
-    browser.click("[data-focus='film play']")
-    browser.get("new Promise(done => { const each = () => location.hash.includes('film=0') ? setTimeout(each, 50) : done(); "
-                "each(); setTimeout(done, 5000); })")
-    assert browser.texts("[data-focus='film play']") == ["\u2016 pause"] and int(browser.address()["film"]) > 0, "the film plays"
-    browser.click("[data-focus='film play']")
-    assert browser.texts("[data-focus='film play']") == ["\u25b6 film"], "and pauses"
     modules = {node["id"].rpartition(".")[0] for node in nodes if node["kind"] == "parameter" and node["id"].startswith("blocks.0.")}
     if modules:
         browser.press("[data-focus='place parameters 0']", "Enter", unfolded=0)
@@ -481,50 +459,6 @@ def check_some_rows(browser, path, data):
     assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
     browser.press(f"[data-focus='row {rows[0]}']", "Enter", i=rows[0])
     computed_equal(browser, ".sides .check")
-
-def check_long(browser, path, data):
-    """Pools are the data's at every level, windows and rows are single numbers, keys and addresses lead there and back."""
-    overview, layer, head = data["overview"], 1, 2
-    cell, cells, tokens = (overview[key] for key in ("cell", "cells", "tokens"))
-    part = first(overview["quantities"], name="logits")["layers"][layer]
-    pool = lambda kind, row, column: numbers(part, kind)[(head * cells + row) * cells + column]
-    size = lambda k: min(cell, tokens - k * cell)
-    pairs = lambda row, column: size(row) * size(column) if column < row else size(row) * (size(row) + 1) // 2 if row == column else 0
-    shared = dict(view="overview", quantity="logits", layer=layer, head=head, digits="true")
-    for level, row, column in ((1, 8, 3), (2, 4, 1), (2, 5, 5), (8, (cells - 1) // 8, 2)):
-        browser.open(path, **shared, level=level, i=row * level * cell, j=column * level * cell)
-        inner = [(y, x) for y in range(row * level, min(cells, (row + 1) * level)) for x in range(column * level, (column + 1) * level) if pairs(y, x)]
-        of = lambda kind: [pool(kind, *at) for at in inner]
-        mean = sum(value * pairs(*at) for value, at in zip(of("mean"), inner)) / sum(pairs(*at) for at in inner)
-        for shown in (browser.texts("#readout b"), browser.texts(".pools td", "title")):
-            equal(f"pools of {level}", shown, [max(of("maximum")), mean, max(of("gradient"))])
-    browser.open(path, **shared, pool="gradient")
-    unfold(browser, ".told ~ details")
-    strongest = sorted(filter(math.isfinite, numbers(part, "gradient")[head * cells ** 2:(head + 1) * cells ** 2]), reverse=True)
-    equal("strongest", browser.texts(".strongest td:last-child", "title"), strongest[:20])
-    windows = [window for window in overview["windows"] if window["layer"] == layer]
-    assert len(browser.texts(".windows tbody tr")) == len(windows)
-    window = next(each for each in windows if each["i"] <= 300 < each["i"] + each["rows"] and each["j"] <= 20 < each["j"] + each["columns"])
-    browser.open(path, **shared, i=300, j=20)
-    browser.press("#stage canvas", "Enter", zoom="true")  # the window
-    held = first(window["quantities"], probe="logits")
-    at = (head * window["rows"] + 300 - window["i"]) * window["columns"] + 20 - window["j"]
-    equal("window", browser.texts("#readout b"), [numbers(held, field)[at] for field in ("value", "gradient")])
-    assert "query i 300" in browser.texts("#readout")[0], "labels are the text's tokens"
-    browser.press("#stage canvas", "ArrowUp", "ArrowLeft", i=299, j=19)
-    equal("moved", browser.texts("#readout b"), [numbers(held, field)[at - window["columns"] - 1] for field in ("value", "gradient")])
-    browser.press("#stage canvas", "Escape", "ArrowDown", zoom=None, i=300 // cell * cell + cell)
-    cells_of = lambda start, count: range(start // cell, (start + count - 1) // cell + 1)
-    covered = {(y, x) for each in windows for y in cells_of(each["i"], each["rows"]) for x in cells_of(each["j"], each["columns"])}
-    row, column = next((y, x) for y in range(cells) for x in range(y) if (y, x) not in covered)
-    browser.open(path, **shared, i=row * cell + 1, j=column * cell)
-    browser.press("#stage canvas", "Enter", zoom=None)
-    assert f'--at "i={row * cell + 1} j={column * cell}"' in browser.texts(".told code")[0]
-    rows = [each for each in overview["strips"] if each["layer"] == layer]
-    unfold(browser, ".whole-row details")
-    whole = numbers(first(rows[0]["quantities"], probe="logits"))
-    lines = [[whole[h * tokens + j] for h in range(data["heads"])] for j in range(rows[0]["i"] + 1)]
-    equal("row", browser.texts(".whole-row:first-of-type .behind td")[:len(lines) * data["heads"]], sum(lines, []))
 
 def check_difference(browser, path, data, **state):
     browser.open(path, view="quantities", run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true", **state)
@@ -627,7 +561,7 @@ def pages_in(folder, whence):
     run = lambda *words: subprocess.run([whence, *map(str, words)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     (folder / "nasty.txt").write_bytes(NASTY)
     run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
-        "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
+        "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--quiet", "--out", folder / "nasty")
     run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 2, "--heads", 2, "--length", 24, "--steps", 5, "--batch", 2,
         "--test-sequences", 2, "--save-every", 1, "--keep-checkpoints", 0, "--quiet", "--out", folder / "run")
     run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--length", 12, "--steps", 1,
@@ -636,7 +570,7 @@ def pages_in(folder, whence):
              "cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10),
              "equation5": ("cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64"), "cdape": ("cdape(kerple)", "--length", 24),
              "left": ("cope + cdape(kerple, kernel=4, pad=left)", "--length", 12), "one token": ("cdape(kerple)", "--length", 1),
-             "large": ("cope", "--length", 64), "long": ("cope(p_max=6)", "--length", 700, "--at", "i=300 j=20"),
+             "large": ("cope", "--length", 64),
              "nasty": (folder / "nasty", "--text", folder / "nasty.txt"), "checkpoints": (folder / "run", "--checkpoints", 5, "--dtype", "f64")}
     listed = subprocess.run([whence, "schemes"], check=True, capture_output=True, text=True).stdout
     for scheme in re.findall(r"^(\w+(?:\(SCHEME\))?)  ", listed, re.MULTILINE):
@@ -662,11 +596,11 @@ def check_sums(browser, path, _):
     browser.open(path, view="heads")
     computed_equal(browser, ".sum .check")
 
-CHECKS = {"nasty": (check_plots,), "cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
+CHECKS = {"cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_logits, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph, check_knob),
           "scheme rope": (check_knob,), "scheme stick_breaking": (check_knob,), "checkpoints": (check_slider, check_logits),
-          "large": (check_some_rows,), "shared keys": (check_key_heads,), "long": (check_long,)}
+          "large": (check_some_rows,), "shared keys": (check_key_heads,)}
 
 def main(whence):
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -75,7 +75,7 @@ function headline_at(t) {
 
 drawn_above.push(() => {
   const story = state.view === "story";
-  above.hidden = !asked().length || !(story || ["text", "overview"].includes(state.view));
+  above.hidden = !asked().length || !(story || state.view === "text");
   if (above.hidden) return;
   const words = make("p", { role: "status", class: story ? "headline" : null });
   above.replaceChildren(...story ? [words] : [], ...strips_of(Math.max(240, above.clientWidth)), ...story ? [] : [words]);

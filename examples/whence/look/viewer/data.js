@@ -54,10 +54,9 @@ function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
   };
 }
 
-// Makes a run of a page. A long text has pools in place of its quantities (long.js).
+// Makes a run of a page.
 function readable(page) {
   const run = { label: "beside", paths: [], edits: [], ...page, words: page.tokens.map(visible) };
-  if (run.overview) run.quantities = run.overview.quantities;
   run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
   return run;
 }

@@ -1,12 +1,15 @@
-// Part of the view "graph": the step's graph as a picture, folded where it is large.
-import { clamped, counted, draw, norm_of, on_button_keys, sum_of, svg_text } from "./elements.js";
+// View: the step as a graph of named places, from the input to the loss, with the gradient that reached each; folded where
+// it is large.
+import {
+  clamped, counted, draw, dress, folded, make, name_cell, norm_of, note, on_button_keys, right_cell, sum_of, svg_text, table_of
+} from "./elements.js";
 import { state } from "./state.js";
 import { data, run_shown } from "./data.js";
-import { shown, update } from "./frame.js";
+import { number_cell, reading, readout, show_cursor, shown, stage, update } from "./frame.js";
 import { end_of } from "./curves.js";
 
 // ---- Folding
-export const graph_shown = () => run_shown().graph ?? null;
+const graph_shown = () => run_shown().graph ?? null;
 const layer_key = (layer) => layer === null ? "-" : String(layer);
 const unfolded = () => state.unfolded.split(" ").filter(Boolean);
 
@@ -22,7 +25,7 @@ function drawn_as({ box, group, layer }, boxes) {
 }
 
 // The norm of folded nodes is the root of the sum of squares.
-export function pictured(graph) {
+function pictured(graph) {
   const places = new Map(), at = new Map(), edges = new Map();
   for (const node of graph.nodes) {
     const place = drawn_as(node, graph.boxes);
@@ -47,7 +50,7 @@ export function pictured(graph) {
 }
 
 // ---- Places in the picture
-export const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
+const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
 const letters = 7.3;  // the width of a letter in bold
 // Returns the width for a name and a norm.
 const wanted_width = ({ name, path, norm }) =>
@@ -55,7 +58,7 @@ const wanted_width = ({ name, path, norm }) =>
 const is_leaf = ({ kind }) => kind === "parameter";
 
 // Rows are layers, first nodes of no layer, last the loss. Returns their titles and the size of all.
-export function layout({ places }, space) {
+function layout({ places }, space) {
   const columns = counted(1 + Math.max(...places.map(({ column }) => column)));
   const wanted = columns.map((k) => Math.max(70, ...places.filter(({ column }) => column === k).map(wanted_width)));
   const room = space - 2 * box.left - box.gap * (columns.length - 1), share = clamped(room / sum_of(wanted), 0, 1);
@@ -95,7 +98,7 @@ function edge_path({ from, to }, places) {
   return `M${x1} ${y1}C${x1 + aside} ${bend} ${x0 + aside} ${bend} ${x0} ${y0}`;
 }
 
-export function draw_flows({ edges, places }, point) {
+function draw_flows({ edges, places }, point) {
   const logs = edges.filter(({ norm }) => norm > 0).map(({ norm }) => Math.log(norm));
   // tiny norms must not make all others look alike
   const high = Math.max(...logs), low = Math.max(Math.min(...logs), high - Math.log(1e5));
@@ -108,7 +111,7 @@ export function draw_flows({ edges, places }, point) {
   });
 }
 
-export function draw_place(place, point) {
+function draw_place(place, point) {
   const { name, path, kind, toggles, x, y, wide } = place, norm = path ? shown(place.norm) : "no path";
   const text = end_of(name, (wide - 8) / letters), open = toggles !== undefined && unfolded().includes(toggles);
   const others = unfolded().filter((key) => key !== toggles);
@@ -124,5 +127,71 @@ export function draw_place(place, point) {
   return place.element;
 }
 
-export const place_title = ({ members, name, layer }) => members.length === 1 ? members[0].id
+const place_title = ({ members, name, layer }) => members.length === 1 ? members[0].id
   : `${name}${layer === null ? "" : `, layer ${layer}`}: ${members.map(({ id }) => id).join(", ")}`;
+
+// ---- The view
+const drawn = { picture: null, pointed: null };
+
+function graph_tables({ nodes, edges }) {
+  const code_cell = (words) => make("td", {}, make("code", {}, words));
+  const node_line = ({ order, id, kind, layer, norm, path }) => make("tr", { class: path ? "" : "lost" },
+    right_cell(path ? order : "\u2013"), name_cell(make("code", {}, id)), make("td", {}, kind),
+    right_cell(layer ?? "\u2013"), path ? number_cell(norm) : right_cell("no path"));
+  return dress(folded("as tables", () => [
+    table_of(["order", "place", "kind", "layer", "norm of the gradient"],
+      [...nodes].sort((one, other) => one.order - other.order).map(node_line), { class: "nodes" }),
+    table_of(["from", "to", "norm of its gradient"],
+      edges.map(({ from, to, norm }) => [code_cell(from), code_cell(to), number_cell(norm)]), { class: "edges-table" }),
+  ]), { class: "behind graph-tables" });
+}
+
+function draw_graph() {
+  const graph = graph_shown();
+  Object.assign(drawn, { picture: graph && pictured(graph), pointed: null });
+  if (!graph) return stage.append(note(`No graph recorded for ${run_shown().label}.`));
+  const container = make("div", { class: `graph scroll${state.flows ? "" : " without-parameters"}` });
+  stage.append(container, note("The input is left, the loss right: the gradient flows from right to left and upwards. Widths " +
+    "follow the logarithm of its norm. Norms of folded places are the root of the sum of squares. Dashed red places have no " +
+    "path: the loss does not depend on them, or they are frozen."), graph_tables(graph));
+  const { titles, width, least, height } = layout(drawn.picture, container.clientWidth);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${least}px`, role: "group",
+    "aria-label": "graph of the step" });
+  svg.append(...titles.map(({ y, text }) => svg_text("tick", box.left, y, text)),
+    ...draw_flows(drawn.picture, point_at), ...drawn.picture.places.map((place) => draw_place(place, point_at)));
+  container.append(svg);
+  show_cursor();
+}
+
+function point_at(pointed) {
+  drawn.pointed = pointed;
+  const near = ({ from, to }, edge) => pointed && (pointed.edge === edge || [from, to].includes(pointed.place));
+  for (const edge of drawn.picture.edges) edge.element.classList.toggle("near", Boolean(near(edge, edge)));
+  readout.setAttribute("aria-live", "off");
+  show_cursor();
+}
+
+const named_norm = (name, norm) => reading(name, shown(norm));
+function place_readout(place, edges) {
+  if (!place.path) return [`${place_title(place)}: `, make("b", {}, "no path")];
+  const from = edges.filter(({ to }) => to === place);
+  return [`${place.members.length === 1 ? place.members[0].id : place.name}:`, ...named_norm("norm", place.norm),
+    ...(from.length ? ["; of it from"] : []), ...from.flatMap((edge) => named_norm(edge.from.name, edge.norm))];
+}
+
+function graph_readout() {
+  if (!drawn.picture) return [];
+  const { places, edges } = drawn.picture, lost = places.filter(({ path }) => !path);
+  const { place, edge } = drawn.pointed ?? {};
+  if (edge) return [`from ${edge.from.name} to ${edge.to.name}:`, ...named_norm("norm", edge.norm)];
+  if (place) return place_readout(place, edges);
+  return [`${places.length} places, ${edges.length} edges, ${lost.length} without a path`];
+}
+
+export const graph_view = {
+  key: "graph", title: "Graph", wants: () => Boolean(data.graph),
+  hint: "Look for a thin edge after a wide edge: there the gradient is lost on its way.",
+  controls: () => ["layers", "flows"], without: ["beside"],
+  readout: graph_readout,
+  draw: draw_graph,
+};

@@ -20,7 +20,7 @@ function tells_of({ models: [{ scheme }] }, run) {
   return name === own && options.every((option) => has.includes(option));
 }
 // A playground that begins models has all lessons itself.
-const lessons_here = () => data.overview || (source.has_engine && !embedded_run) ? [] : lessons.filter((lesson) => tells_of(lesson, data));
+const lessons_here = () => source.has_engine && !embedded_run ? [] : lessons.filter((lesson) => tells_of(lesson, data));
 
 // Returns its place, or the nearest in this run.
 function place_of_lesson({ show: { layer = 0, head = 0, i, j } }) {

@@ -225,7 +225,7 @@ function drag_gates(parts) {
 
 export const loupe_view = {
   key: "loupe", title: "Loupe",
-  wants: () => !data.overview && ["gates", "positions"].every((name) => data.all.has(name)),
+  wants: () => ["gates", "positions"].every((name) => data.all.has(name)),
   hint: "Look at one gate and at everything left of it: a gate adds to the position of every earlier key.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",

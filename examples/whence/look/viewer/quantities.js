@@ -188,7 +188,7 @@ function small_map(at, quantity, kind, width) {
 }
 
 export const quantities_view = {
-  key: "quantities", title: "Quantities", wants: () => !data.overview && measured.length > 0,
+  key: "quantities", title: "Quantities", wants: () => measured.length > 0,
   hint: "The maps are in the order of the sum, from the scores to the pattern. A row that stands out is a query that " +
     "finds, counts or reads other keys than its neighbours do.",
   both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),

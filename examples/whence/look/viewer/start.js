@@ -9,17 +9,16 @@ import { why_view } from "./why.js";
 import { paths_view } from "./paths.js";
 import { text_view } from "./text.js";
 import { heads_view } from "./heads.js";
-import { graph_view } from "./film.js";
+import { graph_view } from "./graph.js";
 import { loupe_view } from "./loupe.js";
 import { story_view } from "./story.js";
 import { edits_view } from "./edits.js";
 import { logit_view } from "./logit.js";
 import { patch_view } from "./patch.js";
-import { overview_view, start_of_windows } from "./long.js";
 import { lessons_view } from "./lessons.js";
 import { offer_saving } from "./save.js";
 
-offered.push(overview_view, story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
+offered.push(story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
   logit_view, patch_view, edits_view, quantities_view);
 
 // Starts at the strongest gradient of the first quantity of pairs, in all layers and heads; without one, at the largest value.
@@ -38,7 +37,7 @@ function strongest_cell(pairs) {
 function begin_at_run() {
   const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
   state.beside = start.beside = Math.max(0, besides.length - 1);  // a training's end, which is this run too
-  Object.assign(state, data.overview ? start_of_windows() : data.story ?? strongest_cell(pairs));
+  Object.assign(state, data.story ?? strongest_cell(pairs));
 }
 
 settle_views();

@@ -3,7 +3,7 @@
 export const start = {
   view: "quantities", layer: 0, head: 0, quantity: "", part: "both", gradients: "steepest", flows: false, show: "all", run: "this", beside: 0, fit: false,
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
-  film: -1, unfolded: "", walk: "", pool: "maximum", level: 1, log: false, zoom: false, theme: "auto",
+  unfolded: "", walk: "", log: false, theme: "auto",
   learner: 0, sample: 0, half: "value", vector: "", lesson: "",  // in a page with an engine
   answer: 0, against: 1, effect: "probability",
   i: 0, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,

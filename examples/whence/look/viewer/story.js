@@ -324,7 +324,7 @@ const move = {
 
 export const story_view = {
   key: "story", title: "Story",
-  wants: () => !data.overview && asked().length > 0,
+  wants: () => asked().length > 0,
   get bare() { return Boolean(data.effects); },  // the effects choose heads, and the pictures pairs
   hint: "From the question to its gradient, step by step. A click on a token, a head or a key takes every step there.",
   controls: () => ["layer", "head"],

@@ -84,7 +84,10 @@ struct CheckedOp {
   bool on_cpu_alone = false;  // no other device has a kernel for it
 };
 
-std::vector<CheckedOp>& checked_ops();
+inline std::vector<CheckedOp>& checked_ops() {
+  static std::vector<CheckedOp> ops;
+  return ops;
+}
 
 // Registers an op with all of these.
 struct Checked {

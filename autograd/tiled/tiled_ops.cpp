@@ -1,48 +1,49 @@
-// The common part of the tiled ops: attention by programs (tiled_attention.cpp) and the head mix (tiled_mix.cpp).
+// Attention in tiles, and the head mix. tensor/tiled_call.h has the equations, tensor/cpu/tiles/ the programs.
 //   backward: dv_j = sum_i P_ij do_i,  dA_ij = P_ij (do_i.v_j - o_i.do_i),  and each program sums dA to its operands.
 // Saved: the operands, the output and two numbers per row, its largest logit m and 1 / sum_j e^{A_ij - m}. They are not
 // merged into one logarithm. Its rounding would affect all keys of a row alike, and so any sum over keys.
-#pragma once
+#include "autograd/tiled/tiled_ops.h"
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/ops/heads_in_rows.h"
-#include "autograd/tiled/tiled_ops.h"
+#include "autograd/ops/index.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
 #include "tensor/tiles/gpu_programs.h"
 #include "tensor/tiles/operands.h"
 
-namespace whence::tiled {
+namespace whence {
+namespace {
 
 using At = TiledCall;
 
 // Returns x in a layout that kernels read: operands by rows need only contiguous rows, others are small and made
 // contiguous.
-inline Tensor readable(const OperandInfo& info, const Tensor& x) {
+Tensor readable(const OperandInfo& info, const Tensor& x) {
   if (!x.defined()) return x;
   return info.by_rows && (x.size(-1) == 1 || x.strides()[-1] == 1) ? x : raw::contiguous(x);
 }
 // Returns an empty [b h t c] in the layout [b t h c]: the heads of a token together, as the layers around attention
 // use.
-inline Tensor by_token(const Shape& shape, DType dtype, Device device) {
+Tensor by_token(const Shape& shape, DType dtype, Device device) {
   return raw::permute(Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device), {0, 2, 1, 3});
 }
-inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
+Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   const std::string_view axes = info.axes;
   const bool of_tokens =
       (axes.starts_with("b h") || axes.starts_with("b g")) && (axes.ends_with('d') || axes.ends_with('c'));
   return of_tokens && !x.is_contiguous() ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
 // Returns gradients in rows of one product, if the heads are views of such rows: their backward reads that layout.
-inline ThreeHeads gradients_in_rows(const ThreeHeads& x) {
+ThreeHeads gradients_in_rows(const ThreeHeads& x) {
   const Tensor rows = rows_of_heads(x);
   if (!rows.defined()) return {};
   return heads_in_rows(Tensor::like(rows), x[0].size(0), x[0].size(2), {x[0].size(1), x[1].size(1), x[2].size(1)});
 }
 
-inline Tensor output_of(const At& at, const Tensor& y) { return raw::slice(y, 3, 0, y.size(3) - at.bins); }
-inline Tensor bins_of(const At& at, const Tensor& y) {
+Tensor output_of(const At& at, const Tensor& y) { return raw::slice(y, 3, 0, y.size(3) - at.bins); }
+Tensor bins_of(const At& at, const Tensor& y) {
   return at.bins ? raw::slice(y, 3, y.size(3) - at.bins, y.size(3)) : Tensor();
 }
 
@@ -104,7 +105,7 @@ template <bool mixes> struct Op {
 };
 
 // Throws Error if a fact does not fit the operands: kernels use facts as indices.
-inline void check_facts(const At& at, const Tensor& query, Extents& of) {
+void check_facts(const At& at, const Tensor& query, Extents& of) {
   const char* const op = at.name();
   const struct {
     const char *name, *axes;
@@ -138,7 +139,7 @@ inline void check_facts(const At& at, const Tensor& query, Extents& of) {
 }
 
 // Error if operands or facts are missing or do not go together, dtypes differ, or shapes do not fit.
-inline Extents check(const At& at, const At::Operands& x, const Extents& known = {}) {
+Extents check_operands(const At& at, const At::Operands& x, const Extents& known = {}) {
   for (const std::size_t k : {At::query, At::key, At::value})
     if (!x[k].defined() || x[k].rank() != 4)
       fail(at.name(), At::info[k].name, " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined",
@@ -161,18 +162,101 @@ inline Extents check(const At& at, const At::Operands& x, const Extents& known =
   return of;
 }
 
-// Returns y [b h i c+bins] of operands that `check_all` accepts. On the CPU 16-bit numbers are widened, and the result
-// is rounded once.
-template <bool mixes, class Check> Tensor run(const At& at, At::Operands x, Site site, const Check& check_all) {
+void check_attention(const At& at, const At::Operands& x) {
+  const Extents of = check_operands(at, x);
+  if (x[At::relative_query].defined() && x[At::query].device().is_gpu() && !(at.relative_scale > 0))
+    fail(at.name(), "relative_scale ", at.relative_scale, " given to tiles on a GPU; more than 0 required");
+  for (const std::size_t k : {At::position_logits, At::position_keys})
+    if (x[k].defined() && of['p'] == 0)
+      fail(at.name(), At::info[k].name, " is ", x[k].shape(), "; a table of one row or more required");
+}
+
+void check_mix(const At& at, const At::Operands& x) {
+  Extents known;
+  known['e'] = at.left + 1;
+  if (const Tensor& query = x[At::query]; query.defined() && query.rank() == 4)
+    known['x'] = query.size(1) * (x[At::piece_begins].defined() ? 2 : 1);
+  const index_t kernel = check_operands(at, x, known)['k'];
+  for (const std::size_t k : {At::mix_input, At::mix_table, At::mix_output})
+    if (!x[k].defined()) fail(at.name(), At::info[k].name, " is undefined; ", At::info[k].axes, " required");
+  if (at.left + at.right != kernel - 1 || at.right > at.left)
+    fail(at.name(), kernel, " taps with ", at.left, " on the left and ", at.right,
+        " on the right given; kernel - 1 together, and no more on the right than on the left, required");
+}
+
+// Returns y [b h i c+bins]. On the CPU 16-bit numbers are widened, and the result is rounded once.
+template <bool mixes> Tensor run(At at, At::Operands x, Site site) {
+  at.mixes = mixes;
   const DType given = x[0].defined() ? x[0].dtype() : DType::f32;
   const bool widen = is_floating(given) && size_of(given) == 2 && !(x[0].defined() && x[0].device().is_gpu());
   for (Tensor& operand : x)
     if (widen && operand.defined()) operand = cast(operand, DType::f32, site);
-  check_all(at, x);
+  (mixes ? check_mix : check_attention)(at, x);
   if (x[At::query].device().is_gpu())
     if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(at.name(), refusal);
   const Tensor y = std::apply([&](const auto&... in) { return apply(Op<mixes>{at}, site, in...); }, x);
   return widen ? cast(y, given, site) : y;
 }
 
-}  // namespace whence::tiled
+}  // namespace
+
+// Decides alone which operands go together in tiles. The ops call it, and executors that have another way.
+std::string tiled_refusal(const TiledCall& at, const TiledCall::Operands& x) {
+  const auto given = [&](std::size_t k) { return x[k].defined(); };
+  for (std::size_t k = 0; k < x.size(); ++k)
+    if (given(k) && !(At::info[k].ops & at.op()))
+      return to_text(At::info[k].name, " given, which is not read here; undefined required");
+  for (const std::size_t k : {At::relative_query, At::gate_query})  // a rotation makes the scores' queries wider
+    if (given(k) && x[k].size(-1) != x[At::query].size(-1))
+      return to_text(
+          At::info[k].name, " is ", x[k].shape(), ", query is ", x[At::query].shape(), "; one width required");
+
+  if (at.row.defined() && x[At::query].device().is_cpu())
+    return "a first row known only to the device given on the CPU; a number required";
+  if (at.mixes) {
+    if (at.query_step.defined()) return "steps given with a head mix; distances first_row + i - j required";
+    if (at.bins > 0 || at.stick)
+      return to_text(at.stick ? "a stick to break" : "bins", " given with a head mix; a softmax alone required");
+    const bool known = given(At::mix_input) && x[At::mix_input].rank() == 3;
+    if (known && given(At::piece_slopes) && x[At::mix_input].size(1) == x[At::query].size(1))
+      return "piece_slopes given with a head mix of the scores alone; channels for pieces required, or no pieces";
+    if (known && at.window > 0 && x[At::mix_input].size(2) > 1)
+      return to_text(x[At::mix_input].size(2),
+          " taps in a window given; one tap required: keys next to the window's edge differ for each row");
+    return {};
+  }
+  const char* scan = nullptr;
+  for (const std::size_t k : {At::position_logits, At::position_keys, At::position_slopes}) {
+    if (given(k) && scan) return to_text(At::info[k].name, " given with ", scan, "; one of them required");
+    if (given(k)) scan = At::info[k].name;
+  }
+  if (given(At::relative_query) && at.query_step.defined())
+    return "relative_query with steps given; distances first_row + i - j required";
+  for (const std::size_t k : {At::column_rest, At::column_slope})
+    if (given(k) && !given(At::column_term))
+      return to_text(At::info[k].name, " given without column_term, to which it belongs; both required");
+  if (given(At::column_term) && given(At::sink))  // column terms are known up to a number for each row
+    return "column_term given with a sink, which depends on shifts of rows; one of them required";
+  if (!at.stick) return {};
+  if (!at.causal) return "a stick to break without a causal mask given; causal required";
+  for (std::size_t k = At::value + 1; k < x.size(); ++k)
+    if (given(k)) return to_text(At::info[k].name, " given with a stick to break; the scores alone required");
+  return at.bins > 0 ? "bins given with a stick to break; the scores alone required" : "";
+}
+
+TiledResult tiled_attention(const TiledCall& given, const TiledCall::Operands& operands, Site site) {
+  const CallSite place(site);
+  At at = given;
+  if (at.bin_of.defined()) at.bin_of = detail::checked_index(Op<false>::name, "bin_of", at.bin_of, at.bins);
+  const Tensor y = run<false>(at, operands, site);
+  const index_t width = operands[At::value].size(3);
+  if (at.bins == 0) return {y, {}};
+  return {slice(y, 3, 0, width, 1, site), slice(y, 3, width, width + at.bins, 1, site)};
+}
+
+Tensor tiled_mix(const TiledCall& at, const TiledCall::Operands& operands, Site site) {
+  const CallSite place(site);
+  return run<true>(at, operands, site);
+}
+
+}  // namespace whence

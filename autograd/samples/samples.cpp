@@ -1,15 +1,9 @@
-#include "autograd/check/samples.h"
+#include "autograd/samples/samples.h"
 
 #include "autograd/backward.h"
 #include "tensor/random.h"
 
 namespace whence {
-
-std::vector<CheckedOp>& checked_ops() {
-  static std::vector<CheckedOp> ops;
-  return ops;
-}
-
 namespace draw {
 namespace {
 

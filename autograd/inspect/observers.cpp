@@ -1,4 +1,4 @@
-#include "autograd/inspect/check_finite.h"
+#include "autograd/inspect/observers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,6 +32,27 @@ static void require_finite(const char* op, const char* pass, const Tensor& resul
 
 void CheckFinite::saw(const OpRun& run) {
   for (const Tensor& each : run.made) require_finite(run.op, run.backward ? "backward" : "forward", each, run.read);
+}
+
+void OpClock::saw(const OpRun& run) {
+  if (run.within) return;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - run.began;
+  static const std::string root;
+  const std::string& path = run.backward ? run.node->path : detail::scope_path ? *detail::scope_path : root;
+  tell_({run.op, path, run.backward, taken.count()});
+}
+
+const Tape::Entry* Tape::of(std::uint64_t result) const {
+  const auto after = entries_.upper_bound(result);
+  if (after == entries_.begin()) return nullptr;
+  const Entry& entry = std::prev(after)->second;
+  return result < entry.node->id + entry.results.size() ? &entry : nullptr;
+}
+
+void Tape::saw(const OpRun& run) {
+  if (run.backward || !run.node) return;
+  Entry& entry = entries_[run.node->id] = {Ref<Node>(run.node), {run.read.begin(), run.read.end()}, {}};
+  for (const Tensor& result : run.made) entry.results.push_back(result.detach());
 }
 
 }  // namespace whence
