@@ -1,3 +1,5 @@
+// The transformer: checks of its options, the modules that it is made of, a block (attention, MLP, norms before, after or in
+// parallel), and operator(): tokens -> embedding -> blocks -> norm -> logits.
 #include "nn/transformer.h"
 
 #include <cmath>

@@ -24,7 +24,7 @@ const char* way_out_of(Stop stop);  // one clause: what would change that
 
 struct Cause {
   Stop stop = Stop::nothing;
-  std::string op = {}, line = {};  // "lerp_at", "cope.cpp:61"; empty: the graph has no op for it
+  std::string op = {}, line = {};  // "lerp_at", "cope.cpp:68"; empty: the graph has no op for it
   friend bool operator==(const Cause&, const Cause&) = default;
 };
 // Returns the cause's number in `causes`, and adds it if it is new. A byte holds 255. Beyond that, another cause of the
@@ -43,7 +43,7 @@ struct Zeros {
 [[nodiscard]] Zeros why_zero(
     const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site = Site::current());
 
-// Returns the same for one place in words, a line for each cause: "3 entries: clamped in lerp_at (cope.cpp:60): ...".
+// Returns the same for one place in words, a line for each cause: "3 entries: clamped in clamp (cope.cpp:65): ...".
 [[nodiscard]] std::string why_zero(const Tensor& y, const Place& x, Site site = Site::current());
 [[nodiscard]] inline std::string why_zero(const Tensor& y, const Tensor& x, Site site = Site::current()) {
   return why_zero(y, place_of("x", x), site);

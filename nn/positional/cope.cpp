@@ -4,9 +4,15 @@
 //   p_ij   = min(sum_{l=j..i} g_il, p_max)                     number of keys that count, j to i         (Eq. 4)
 //   z_i[n] = q_i.e[n]                                          one number per integer position           (Eq. 7)
 //   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                             (Listing 1)
-// Equations 5 and 8 swap the two weights; the authors ran Listing 1 (nn/errata.md, A1). Gradients die: in the
-// gates as long as e is zero, as it is initially; at p_max, because of the clamp; at integer positions, where floor and
-// ceiling are one row; in saturated gates.
+// The gradient comes back from dA through the ops of these lines; each op's backward is in autograd/ops/:
+//   dp_ij     = (z_i[ceil p] - z_i[floor p]) dA_ij,   0 at an integer position          lerp_at.cpp, to the position
+//   dz_i[n]   = sum of (1-w) dA_ij where n = floor p, and of w dA_ij where n = ceil p   lerp_at.cpp, to the table
+//   dp_ij     = 0 where the sum passes p_max                                            unary.cpp, clamp_max
+//   dg_il     = sum_{j<=l} dp_ij                                                        cumulative_sum.cpp
+//   dlogit_ij = g_ij (1 - g_ij) dg_ij,   0 where masked                                 unary.cpp, sigmoid
+//   de[n]     = sum_i dz_i[n] q_i,   dq_i = sum_n dz_i[n] e[n]                           matmul.cpp
+// So gradients die in the gates as long as e is zero, as it is initially; at p_max; at integer positions; in saturated
+// gates. Equations 5 and 8 swap the two weights; the authors ran Listing 1 (nn/errata.md, A1).
 // The last equation is implemented once for each way to compute it. A test compares each with the one before:
 //   here -> autograd/ops/lerp_at.cpp -> tensor/kernels/lerp.cpp, cuda/kernels/lerp.cu
 //   in tiles: here -> tests/tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
