@@ -5,7 +5,7 @@
 #include <string>
 
 #include "nn/attention/distances.h"
-#include "nn/scheme_registry.h"
+#include "nn/scheme.h"
 #include "tensor/tiled_call.h"
 
 namespace whence {
