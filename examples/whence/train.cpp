@@ -14,7 +14,6 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"

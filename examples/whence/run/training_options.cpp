@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
 #include "tensor/error.h"
 
 namespace whence {
