@@ -129,7 +129,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   request.place(placement.device, ranks);
   const auto made = request.make_study();
   const Study& study = *made;
-  std::cout << study.summary() << std::flush;
+  std::cout << study.summary(training.seed) << std::flush;
   require_data_of_record(request, study, words);
   require_own_size(request);
   const TrainingMemory memory = require_room(request, study, placement.device);
@@ -141,7 +141,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << memory.executor.substr(0, memory.executor.find(' ')) << '\n'
             << placement.text << std::endl;
-  for (const std::string& note : study.notes(model, training)) std::cout << "note: " << one_line(note) << std::endl;
+  study.require_a_test(model, training.seed);
 
   TrainingJob job = job_of(study, model, training);
   RunRecord record = request.record(model, study);
@@ -202,7 +202,7 @@ int run(CommandLine& line) {
   if (request->study().shows_data(settings.training.seed)) return 0;
   if (settings.describe || !settings.graph.empty()) {
     const auto study = request->make_study();
-    if (!settings.json) std::cout << study->summary();
+    if (!settings.json) std::cout << study->summary(settings.training.seed);
     look_inside(*request, *study);
     return 0;
   }

@@ -1,9 +1,21 @@
 #include "examples/whence/study/study.h"
 
-#include "examples/whence/study/model_choice.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/study/task_study.h"
 #include "nn/training/training.h"
 
 namespace whence {
+
+std::vector<std::string> study_names() {
+  std::vector<std::string> names{language::text_study};
+  for (const tasks::TaskInfo& info : tasks::registered_tasks()) names.push_back(info.name);
+  return names;
+}
+
+std::unique_ptr<StudyOptions> find_study(const std::string& name) {
+  if (name == language::text_study) return text_study_options();
+  return std::make_unique<TaskStudyOptions>(tasks::find_task(name));
+}
 
 TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions& training) {
   const std::uint64_t seed = training.seed;

@@ -22,8 +22,8 @@ class Study {
  public:
   virtual ~Study() = default;
 
-  // Describes the data that it read, in lines for people; empty: it read none.
-  [[nodiscard]] virtual std::string summary() const { return {}; }
+  // Describes its data, in lines for people, notes among them.
+  [[nodiscard]] virtual std::string summary(std::uint64_t seed) const = 0;
 
   // Returns part 1, 2, ... of the training steps: inputs and targets i64 [b t], a target of -1 being none. A pure
   // function of seed and part.
@@ -33,8 +33,8 @@ class Study {
   [[nodiscard]] virtual PlannedPass largest_pass(
       std::uint64_t seed) const = 0;  // for the tests; the caller makes its model
 
-  // Returns notes to print before training, a line each. InputError if the model cannot be tested at all.
-  [[nodiscard]] virtual std::vector<std::string> notes(Transformer&, const TrainingOptions&) const { return {}; }
+  // InputError if the model refuses every test: nobody should train it in vain.
+  virtual void require_a_test(const Transformer&, std::uint64_t /*seed*/) const {}
   // Prints the tables of the trained model, writes files into training.folder, and returns their names.
   virtual std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const = 0;

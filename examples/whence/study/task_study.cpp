@@ -10,6 +10,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/report/table.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -78,6 +79,12 @@ TrainingBatch batch_of(const tasks::Batch& batch) {
   return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
 }
 
+std::string TaskStudy::summary(std::uint64_t seed) const {
+  std::string text;
+  for (const std::string& note : task_->notes(seed)) text += "note: " + one_line(note) + '\n';
+  return text;
+}
+
 TrainingBatch TaskStudy::batch(std::uint64_t seed, std::int64_t part) const {
   return batch_of(task_->training_batch(seed, part, sizes_.batch));
 }
@@ -109,44 +116,16 @@ PlannedPass TaskStudy::largest_pass(std::uint64_t seed) const {
   return pass;
 }
 
-// Finds the test sets, the longest ones, that the model refuses, and estimates the time of the others, except on a GPU.
-std::vector<std::string> TaskStudy::notes(Transformer& model, const TrainingOptions& training) const {
+void TaskStudy::require_a_test(const Transformer& model, std::uint64_t seed) const {
   const NoGrad no_grad;
-  std::vector<std::string> notes = task_->notes(training.seed);
-  model.initialise(training.seed);
-  const std::vector<tasks::TestSet> sets = task_->test_sets();
-  std::vector<std::pair<index_t, std::size_t>> by_length;
-  for (std::size_t set = 0; set < sets.size(); ++set)
-    by_length.emplace_back(task_->test_batch(set, training.seed, 0, 1).positions, set);
-  std::ranges::sort(by_length);
-  std::string reason;  // the model's reason
-  const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
-    try {
-      return (void)model(task_->test_batch(each.second, training.seed, 0, sequences).input_tensor()), true;
+  std::string reason;
+  for (std::size_t set = 0; set < task_->test_sets().size(); ++set) try {
+      (void)model(task_->test_batch(set, seed, 0, 1).input_tensor());
+      return;
     } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
       reason = error.what();
-      return false;
     }
-  };
-  const auto end = std::ranges::partition_point(by_length, [&](const auto& each) { return reads(each, 1); });
-  const auto read = end - by_length.begin();
-  if (read == 0)
-    throw InputError("test sets: every one is refused by ", model.scheme(), ": ", reason, "; choose another scheme");
-  if (end != by_length.end())
-    notes.push_back(to_text(by_length.end() - end, " of ", sets.size(), " test sets are refused by ", model.scheme(),
-        " and will have no figures: ", reason));
-  if (!training.device.is_cpu()) return notes;
-  std::int64_t sequences = 0;
-  for (auto each = by_length.begin(); each != end; ++each) sequences += tested(sets[each->second]);
-  // A batch of middle length represents all of them.
-  const std::int64_t batches = (sequences + sizes_.batch - 1) / sizes_.batch;
-  const double started = steady_seconds();
-  if (batches <= 50 || !reads(by_length[static_cast<std::size_t>(read / 2)], sizes_.batch)) return notes;
-  const double seconds = (steady_seconds() - started) * static_cast<double>(batches);
-  if (seconds > 30)
-    notes.push_back(to_text("the tests, ", sequences, " sequences in ", read, " sets, will take about ",
-        time_text(seconds), "; --test-sequences makes them shorter"));
-  return notes;
+  throw InputError("test sets: every one is refused by ", model.scheme(), ": ", reason, "; choose another scheme");
 }
 
 std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const {
@@ -167,7 +146,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
       const tasks::Batch batch = task_->test_batch(set, seed, first, std::min(sizes_.batch, end - first));
       try {
         if (score.refused.empty()) score.model.add(batch, task_->answers(model(batch.input_tensor())));
-      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // notes() reported it
+      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
         score.refused = error.what();
         score.model = {};
       }
@@ -192,10 +171,15 @@ std::vector<std::string> TaskStudy::test(
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);
   if (scores.size() > 1) shown.row(average_of(*task_, scores));
   std::cout << shown.without_dashes().text();
-  std::vector<std::string> unlearned;
+  std::vector<std::string> unlearned, refused;
   for (const SetScore& score : scores)
-    if (score.refused.empty() && headline(*task_, score.model) >= best_guess(*task_, score))
+    if (!score.refused.empty())
+      refused.push_back(score.refused);
+    else if (headline(*task_, score.model) >= best_guess(*task_, score))
       unlearned.push_back(score.set.name);
+  if (!refused.empty())
+    std::cout << refused.size() << " of " << scores.size() << " test sets are refused by " << model.scheme()
+              << " and have no figures: " << one_line(refused[0]) << '\n';
   if (!unlearned.empty()) std::cout << "no better than the best guess: " << first_few(unlearned, ", ") << '\n';
   return files;
 }

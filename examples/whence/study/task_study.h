@@ -42,12 +42,13 @@ class TaskStudy final : public Study {
   std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
       const TrainingResult& trained, const TrainingOptions& training) const;
 
+  [[nodiscard]] std::string summary(std::uint64_t seed) const override;
   [[nodiscard]] TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override;
   [[nodiscard]] TrainingBatch sample(std::uint64_t seed) const override;
   // Validates on sequences like those of the first test set, but in no test set.
   [[nodiscard]] Validation validate(const Transformer& model, std::uint64_t seed) const override;
   [[nodiscard]] PlannedPass largest_pass(std::uint64_t seed) const override;
-  [[nodiscard]] std::vector<std::string> notes(Transformer& model, const TrainingOptions& training) const override;
+  void require_a_test(const Transformer& model, std::uint64_t seed) const override;
   std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const override;
   [[nodiscard]] Json tests() const override;
