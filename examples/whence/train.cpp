@@ -120,7 +120,7 @@ void print_trained(const TrainingResult& trained) {
   std::cout << '\n';
 }
 
-int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector<std::string>& words) {
+int train_and_test(TrainRequest& request, Communicator* ranks) {
   const JsonOutput json(request.settings().json);
   const TrainSettings& settings = request.settings();
   const TrainingOptions& training = settings.training;
@@ -130,7 +130,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   const auto made = request.make_study();
   const Study& study = *made;
   std::cout << study.summary(training.seed) << std::flush;
-  require_data_of_record(request, study, words);
+  request.require_recorded_data(study);
   require_own_size(request);
   const TrainingMemory memory = require_room(request, study, placement.device);
 
@@ -207,7 +207,7 @@ int run(CommandLine& line) {
     return 0;
   }
   return run_as_ranks(request->line(), settings.ranks, request->machine(),
-      [&](Communicator* ranks) { return train_and_test(*request, ranks, words); });
+      [&](Communicator* ranks) { return train_and_test(*request, ranks); });
 }
 
 const RegisterCommand registered{

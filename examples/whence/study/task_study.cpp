@@ -12,6 +12,7 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/tasks/dump.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -73,6 +74,61 @@ void append(std::string& bytes, const tasks::Batch& batch) {
   }
 }
 
+class TaskStudyOptions final : public StudyOptions {
+ public:
+  explicit TaskStudyOptions(tasks::TaskInfo info) : info_(std::move(info)) {}
+
+  std::string name() const override { return info_.name; }
+  std::string title() const override { return info_.title + " (" + info_.paper + ")"; }
+  std::string mini() const override { return info_.mini; }
+  TransformerOptions model() const override { return task_->model(); }
+  TrainingOptions training() const override {
+    const tasks::Recipe recipe = task_->recipe();
+    return {.steps = recipe.steps,
+        .learning_rate = recipe.learning_rate,
+        .warm_up = recipe.warm_up,
+        .decay = recipe.decay,
+        .weight_decay = recipe.weight_decay};
+  }
+
+  void declare(Fields& fields) override {
+    using Count = Range<std::int64_t>;
+    make_ = info_.declare(fields);
+    task_ = make_(fields);
+    const tasks::Recipe recipe = task_->recipe();
+    sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
+    fields.heading("Data")
+        .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
+        .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
+        .integer(
+            "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
+        .integer("dump", &dump_.count, Count{0, 1000000000},
+            {"print a line about them and this many sequences as JSON lines, and end"})
+        .text("dump-set", &dump_.set,
+            {"set to print: training, validation, or a test set; the dump's first line has the names"});
+    fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
+  }
+  void settle(const Fields& fields, const TrainingOptions& training) override {
+    task_ = make_(fields);
+    fields.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
+    fields.refuse_unless("dump-set", dump_.count > 0, "--dump");
+  }
+  bool shows_data(std::uint64_t seed) const override {
+    if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
+    return dump_.count > 0;
+  }
+  std::unique_ptr<Study> make(const Fields&, const TrainingOptions&) const override {
+    return std::make_unique<TaskStudy>(task_, sizes_);
+  }
+
+ private:
+  tasks::TaskInfo info_;
+  tasks::MakeTask make_;
+  std::shared_ptr<const Task> task_;  // of the options' defaults, which --help shows, until they are settled
+  RunSizes sizes_;
+  tasks::DumpOptions dump_;
+};
+
 }  // namespace
 
 TrainingBatch batch_of(const tasks::Batch& batch) {
@@ -88,8 +144,6 @@ std::string TaskStudy::summary(std::uint64_t seed) const {
 TrainingBatch TaskStudy::batch(std::uint64_t seed, std::int64_t part) const {
   return batch_of(task_->training_batch(seed, part, sizes_.batch));
 }
-
-TrainingBatch TaskStudy::sample(std::uint64_t seed) const { return batch_of(task_->test_batch(0, seed, 0, 1)); }
 
 Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) const {
   const NoGrad no_grad;
@@ -218,46 +272,8 @@ Facts TaskStudy::record_facts(const Transformer&, std::uint64_t seed) const {
   return facts;
 }
 
-void TaskStudyOptions::declare(Fields& fields) {
-  using Count = Range<std::int64_t>;
-  make_ = info_.declare(fields);
-  task_ = make_(fields);
-  const tasks::Recipe recipe = task_->recipe();
-  sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
-  fields.heading("Data")
-      .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
-      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
-      .integer(
-          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
-      .integer("dump", &dump_.count, Count{0, 1000000000},
-          {"print a line about them and this many sequences as JSON lines, and end"})
-      .text("dump-set", &dump_.set,
-          {"set to print: training, validation, or a test set; the dump's first line has the names"});
-  fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
-}
-
-TrainingOptions TaskStudyOptions::training() const {
-  const tasks::Recipe recipe = task_->recipe();
-  return {.steps = recipe.steps,
-      .learning_rate = recipe.learning_rate,
-      .warm_up = recipe.warm_up,
-      .decay = recipe.decay,
-      .weight_decay = recipe.weight_decay};
-}
-
-void TaskStudyOptions::settle(const Fields& fields, const TrainingOptions& training) {
-  task_ = make_(fields);
-  fields.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
-  fields.refuse_unless("dump-set", dump_.count > 0, "--dump");
-}
-
-bool TaskStudyOptions::shows_data(std::uint64_t seed) const {
-  if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
-  return dump_.count > 0;
-}
-
-std::unique_ptr<Study> TaskStudyOptions::make(const Fields&, const TrainingOptions&) const {
-  return std::make_unique<TaskStudy>(task_, sizes_);
+std::unique_ptr<StudyOptions> task_study_options(const std::string& name) {
+  return std::make_unique<TaskStudyOptions>(tasks::find_task(name));
 }
 
 std::string data_fingerprint(const Task& task, std::uint64_t seed) {
@@ -282,11 +298,12 @@ RecordedTask recorded_task(const RunRecord& record) {
   RecordedTask recorded;
   Fields fields("whence train " + record.subject);
   const auto make = tasks::find_task(record.subject).declare(fields);
-  ModelChoice choice = choice_of(make(fields)->model());
-  declare(fields, choice);
   fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"seed of parameters and data"});
   set_recorded(fields, record);
   recorded.task = make(fields);
+  ModelChoice choice = choice_of(recorded.task->model());
+  declare(fields, choice);
+  set_recorded(fields, record);
   recorded.model = with(recorded.task->model(), choice);
   if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
     throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,

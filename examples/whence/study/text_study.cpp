@@ -89,8 +89,6 @@ class TextStudy final : public Study {
     return lm_batch(corpus_, {options_.length, options_.batch}, seed, part);
   }
 
-  TrainingBatch sample(std::uint64_t seed) const override { return lm_batch(corpus_, {options_.length, 1}, seed, 1); }
-
   Validation validate(const Transformer& model, std::uint64_t) const override {
     const LanguageScore found =
         score(model, corpus_, Part::validation, {options_.length, options_.batch}, options_.validation_windows);

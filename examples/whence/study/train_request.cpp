@@ -77,28 +77,29 @@ std::string name_in(std::vector<std::string>& words) {
 }  // namespace
 
 TrainRequest::TrainRequest(
-    std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words, const std::optional<RunRecord>& record)
-    : study_(std::move(study)), line_("whence train " + study_->name(), study_->title()) {
+    std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words, std::optional<RunRecord> record)
+    : study_(std::move(study)), repeated_(std::move(record)), line_("whence train " + study_->name(), study_->title()) {
   declare_options();
   const TypedOptions typed = options_in(words);
-  std::string recorded = record ? record->option("preset") : "";  // of older runs
-  for (const auto& [name, value] : record ? record->facts : Facts())
+  as_recorded_ = std::ranges::all_of(typed, [](const auto& option) { return never_recorded.contains(option.first); });
+  std::string recorded = repeated_ ? repeated_->option("preset") : "";  // of older runs
+  for (const auto& [name, value] : repeated_ ? repeated_->facts : Facts())
     if (name == "preset") recorded = value;
   preset_ = typed.contains("preset") ? typed.at("preset") : recorded.empty() ? "mini" : recorded;
   if (preset_ == "mini")
     for (const Word& word : words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
-  if (record) {
-    refuse_unknown_options(line_, *record);
-    set_recorded(line_, *record);
+  if (repeated_) {
+    refuse_unknown_options(line_, *repeated_);
+    set_recorded(line_, *repeated_);
   }
   page_ = line_.parse(words);
   if (page_) return;
-  line_.refuse_unless("preset", !record || preset_ == recorded || (recorded.empty() && !typed.contains("from")),
+  line_.refuse_unless("preset", !repeated_ || preset_ == recorded || (recorded.empty() && !typed.contains("from")),
       "beside a run.json of another preset");
   line_.refuse_unless("weights-of", !typed.contains("resume") || !typed.contains("weights-of"), "beside --resume");
   std::vector<std::string> files;
-  if (record && !typed.contains("data"))
-    for (const auto& [name, value] : record->facts)
+  if (repeated_ && !typed.contains("data"))
+    for (const auto& [name, value] : repeated_->facts)
       if (name == "file") files.push_back(value);
   line_.add_names(files);
   settle();
@@ -165,10 +166,19 @@ RunRecord TrainRequest::record(const Transformer& model, const Study& study) con
                                 {"executor", model.attention(0).explain(training.device, training.precision,
                                                  tokens.size(0), tokens.size(1), model.options().causal)}});
   for (const auto& [name, value] : record.options)
-    if ((line_.given(name) && !never_recorded.contains(name)) || (shared_ && (name == "accumulate" || name == "batch")))
-      record.given.push_back(name);
+    if (line_.given(name) && !never_recorded.contains(name)) record.given.push_back(name);
   std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   return record;
+}
+
+void TrainRequest::require_recorded_data(const Study& study) const {
+  if (!repeated_ || !as_recorded_) return;
+  const std::string now = study.data(settings_.training.seed);
+  if (now == repeated_->data) return;
+  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", repeated_->data,
+      "; the same data required; version ", repeated_->version, " made them, this is ", WHENCE_VERSION);
+  if (settings_.training.resume) throw DoesNotFit("--resume: ", problem);
+  throw FileError("--from: ", problem);
 }
 
 void TrainRequest::place(Device device, Communicator* ranks) {
@@ -185,8 +195,7 @@ void TrainRequest::place(Device device, Communicator* ranks) {
   if (whole % size)
     line_.refuse("batch", to_text("a multiple of the ", size, " ranks, which share it,"),
         to_text("or --accumulate ", size, ", a batch for each"));
-  line_.set_default("batch", std::to_string(whole / size));
-  training.accumulate = size, shared_ = true;
+  line_.set("batch", std::to_string(whole / size)), line_.set("accumulate", std::to_string(size));
   std::cout << "batch: " << whole << " of a step, shared by the ranks: --batch " << whole / size << " --accumulate "
             << size << std::endl;
 }
@@ -217,22 +226,6 @@ std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words)
     }
     throw;  // the record alone is good
   }
-}
-
-void require_data_of_record(const TrainRequest& request, const Study& study, const std::vector<std::string>& words) {
-  const TypedOptions typed = options_in(words);
-  const auto from = record_to_repeat(typed);
-  const bool as_it_was =
-      std::ranges::all_of(typed, [](const auto& option) { return never_recorded.contains(option.first); });
-  if (!from || !as_it_was) return;
-  const RunRecord record = read_run_record(*from);
-  const TrainingOptions& training = request.settings().training;
-  const std::string now = study.data(training.seed);
-  if (now == record.data) return;
-  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", record.data,
-      "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
-  if (training.resume) throw DoesNotFit("--resume: ", problem);
-  throw FileError("--from: ", problem);
 }
 
 }  // namespace whence
