@@ -81,18 +81,8 @@ class RunFolder {
   void log(const Json& record) {
     if (log_) log_->append(record);
   }
-  void write(const std::string& name, const std::string& text) const {
-    if (checkpoints_) write_file((options_.folder / name).string(), text);
-  }
-  void write_csv_of_log() const {  // for spreadsheets
-    if (checkpoints_) write("metrics.csv", jsonl_as_csv(options_.folder / "metrics.jsonl"));
-  }
-  void save_weights(const std::string& name) const {
-    if (checkpoints_) whence::save_weights((options_.folder / name).string(), weights_);
-  }
-  void load_weights(const std::string& name) const {
-    if (checkpoints_) whence::load_weights((options_.folder / name).string(), weights_);
-  }
+  bool writes() const { return checkpoints_.has_value(); }
+  std::string file(const char* name) const { return (options_.folder / name).string(); }
 
  private:
   void require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
@@ -240,9 +230,9 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   Carried carried;
   carried.restore(state.facts);
   take_other_end(options, state);
-  if (!job.record.empty()) folder.write("run.json", job.record);
+  if (folder.writes() && !job.record.empty()) write_file(folder.file("run.json"), job.record);
   const auto ends_with_best = [&] { return options.keep_best && carried.best_step > 0 && speaks(ranks); };
-  if (ends_with_best()) (void)read_safetensors((options.folder / best_weights).string());
+  if (ends_with_best()) (void)read_safetensors(folder.file(best_weights));
 
   TrainingResult result{.steps = state.step};
   std::int64_t tokens = 0;
@@ -292,7 +282,7 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
     }
     if (carried.best_step == 0 || validation.score < carried.best_score) {
       carried.best_step = n, carried.best_score = validation.score;
-      if (options.keep_best) folder.save_weights(best_weights);
+      if (options.keep_best && folder.writes()) save_weights(folder.file(best_weights), precision.weights());
     }
     folder.log(record);
     progress.note(text);
@@ -324,9 +314,11 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   save(result.steps, {});
   result.skipped = skipped(), result.loss_scale = scale ? scale->value() : 0;
   result.best_step = carried.best_step, result.best_score = carried.best_score;
-  if (ends_with_best()) folder.load_weights(best_weights), precision.round_weights();
-  folder.save_weights("weights.safetensors");
-  folder.write_csv_of_log();
+  if (ends_with_best()) load_weights(folder.file(best_weights), precision.weights()), precision.round_weights();
+  if (folder.writes()) {
+    save_weights(folder.file("weights.safetensors"), precision.weights());
+    write_file(folder.file("metrics.csv"), jsonl_as_csv(folder.file("metrics.jsonl")));  // for spreadsheets
+  }
   result.tokens_per_second = static_cast<double>(tokens) / std::max(result.seconds, 1e-9);
   progress.finish();
   wait_for_rank_0();

@@ -218,8 +218,14 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
 std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
-  std::vector<std::string> files = keep(scores, model, trained, training);
   const Table all = table_of(*task_, scores);
+  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
+  JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
+  for (const SetScore& score : scores) {
+    log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
+    questions.append(questions_of(score));
+  }
+  write_file((training.folder / "results.csv").string(), all.csv());
   Table shown(all.header());
   for (std::size_t set = 0; set < scores.size(); ++set)
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);
@@ -235,16 +241,6 @@ std::vector<std::string> TaskStudy::test(
     std::cout << refused.size() << " of " << scores.size() << " test sets are refused by " << model.scheme()
               << " and have no figures: " << one_line(refused[0]) << '\n';
   if (!unlearned.empty()) std::cout << "no better than the best guess: " << first_few(unlearned, ", ") << '\n';
-  return files;
-}
-
-std::vector<std::string> TaskStudy::keep(const std::vector<SetScore>& scores, const Transformer& model,
-    const TrainingResult& trained, const TrainingOptions& training) const {
-  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
-  for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
-  write_file((training.folder / "results.csv").string(), table_of(*task_, scores).csv());
-  JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
-  for (const SetScore& score : scores) questions.append(questions_of(score));
   return {"results.jsonl", "results.csv", "questions.jsonl"};
 }
 

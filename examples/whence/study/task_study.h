@@ -34,9 +34,6 @@ class TaskStudy final : public Study {
 
   // Tests every set, in batches. Interrupted on request.
   [[nodiscard]] std::vector<SetScore> set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const;
-  // Writes results.jsonl, results.csv and questions.jsonl into training.folder, and returns their names.
-  std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
-      const TrainingResult& trained, const TrainingOptions& training) const;
 
   [[nodiscard]] std::string summary(std::uint64_t seed) const override;
   [[nodiscard]] TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override;
