@@ -12,7 +12,7 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/model_plan.h"
+#include "examples/whence/machine/memory_plan.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
