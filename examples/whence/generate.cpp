@@ -15,7 +15,7 @@
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
-#include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "nn/scheme.h"

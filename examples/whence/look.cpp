@@ -13,7 +13,6 @@
 #include "examples/whence/look/tables.h"
 #include "examples/whence/look/write_page.h"
 #include "examples/whence/playground/write_page.h"
-#include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"

@@ -11,8 +11,7 @@ namespace {
 
 void print_all(const std::vector<tasks::TaskInfo>& infos) {
   Table table({"task", "what it is", "for a laptop", "paper"});
-  for (const tasks::TaskInfo& info : infos)
-    table.row({info.name, info.title, info.mini.empty() ? "-" : "mini", info.paper});
+  for (const tasks::TaskInfo& info : infos) table.row({info.name, info.title, "mini", info.paper});
   const auto text = text_study_options();
   table.row({text->name(), text->title(), "mini", "DAPE, DAPE V2: Zheng et al. 2024"});
   std::cout << table.text() << "whence tasks NAME shows one, whence train NAME --help its options\n";
@@ -26,7 +25,7 @@ void print_one(const tasks::TaskInfo& info) {
             << info.rule << (info.rule.empty() ? "" : "\n") << "model: dim " << model.dim << ", " << model.layers
             << " layers, " << model.heads << " heads, " << (model.causal ? "causal" : "bidirectional") << "; "
             << recipe.steps << " steps of " << recipe.batch << " sequences, learning rate " << recipe.learning_rate
-            << "\nfor a laptop: " << (info.mini.empty() ? "no preset" : info.mini);
+            << "\nfor a laptop: " << info.mini;
   std::cout << "\nguesses without a model:";
   for (const tasks::Guess& guess : task->guesses()) std::cout << " '" << guess.name << '\'';
   std::cout << '\n';
@@ -40,7 +39,7 @@ void print_one(const tasks::TaskInfo& info) {
 }
 
 int run(CommandLine& line) {
-  const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
+  const std::vector<tasks::TaskInfo>& infos = tasks::registered_tasks();
   std::vector<std::string> names;
   const auto text = text_study_options();
   line.names("[TASK...]", &names, "tests, guesses and the paper's model of these")

@@ -14,7 +14,6 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"
@@ -121,7 +120,7 @@ void print_trained(const TrainingResult& trained) {
   std::cout << '\n';
 }
 
-int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector<std::string>& words) {
+int train_and_test(TrainRequest& request, Communicator* ranks) {
   const JsonOutput json(request.settings().json);
   const TrainSettings& settings = request.settings();
   const TrainingOptions& training = settings.training;
@@ -130,8 +129,8 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   request.place(placement.device, ranks);
   const auto made = request.make_study();
   const Study& study = *made;
-  std::cout << study.summary() << std::flush;
-  require_data_of_record(request, study, words);
+  std::cout << study.summary(training.seed) << std::flush;
+  request.require_recorded_data(study);
   require_own_size(request);
   const TrainingMemory memory = require_room(request, study, placement.device);
 
@@ -142,7 +141,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << memory.executor.substr(0, memory.executor.find(' ')) << '\n'
             << placement.text << std::endl;
-  for (const std::string& note : study.notes(model, training)) std::cout << "note: " << one_line(note) << std::endl;
+  study.require_a_test(model, training.seed);
 
   TrainingJob job = job_of(study, model, training);
   RunRecord record = request.record(model, study);
@@ -203,12 +202,12 @@ int run(CommandLine& line) {
   if (request->study().shows_data(settings.training.seed)) return 0;
   if (settings.describe || !settings.graph.empty()) {
     const auto study = request->make_study();
-    if (!settings.json) std::cout << study->summary();
+    if (!settings.json) std::cout << study->summary(settings.training.seed);
     look_inside(*request, *study);
     return 0;
   }
   return run_as_ranks(request->line(), settings.ranks, request->machine(),
-      [&](Communicator* ranks) { return train_and_test(*request, ranks, words); });
+      [&](Communicator* ranks) { return train_and_test(*request, ranks); });
 }
 
 const RegisterCommand registered{

@@ -28,7 +28,7 @@
 #include "examples/whence/language/tokeniser.h"
 #include "examples/whence/look/given.h"
 #include "examples/whence/run/run_record.h"
-#include "examples/whence/run/training_options.h"
+#include "examples/whence/run/training.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"

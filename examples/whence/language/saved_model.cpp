@@ -8,7 +8,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"

@@ -16,7 +16,6 @@
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/task_study.h"

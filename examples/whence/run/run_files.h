@@ -1,4 +1,5 @@
-// Output folders, whole files, and a log cut back to the step resumed from. (Atomic writing: nn/io/files.h.)
+// Output folders, whole files, a log cut back to the step resumed from, and files that are damaged or too small: notes
+// about them go to stderr, a line each and once. (Atomic writing: nn/io/files.h.)
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,9 @@
 #include <string_view>
 
 namespace whence {
+
+class Fields;
+struct TransformerOptions;
 
 // Reads the bytes of a file. SystemError with the path and the system's reason if it cannot be read.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
@@ -25,5 +29,13 @@ void truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
 // Converts a JSONL log to CSV (RFC 4180): a column for every field of any line, in order of appearance; empty if a line
 // lacks it. FileError when a line is no JSON object.
 [[nodiscard]] std::string jsonl_as_csv(const std::filesystem::path& path);
+
+// Declares --accept-damaged, which loads files whose checksums are wrong (nn/io/files.h).
+void declare_accept_damaged(Fields& options);
+
+// Checks before any part of the model is made: FileError if a model of these sizes and this scheme, which `place`
+// names, has more parameters than the weights' file has room for; OutOfMemory if they take more than is free;
+// InputError as from Transformer.
+void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights);
 
 }  // namespace whence

@@ -1,9 +1,9 @@
-#include "examples/whence/run/training_options.h"
-
+// The options of a training: their declaration, their checks.
 #include <algorithm>
 #include <iostream>
 
-#include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/training.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -22,19 +22,18 @@ class Study {
  public:
   virtual ~Study() = default;
 
-  // Describes the data that it read, in lines for people; empty: it read none.
-  [[nodiscard]] virtual std::string summary() const { return {}; }
+  // Describes its data, in lines for people, notes among them.
+  [[nodiscard]] virtual std::string summary(std::uint64_t seed) const = 0;
 
   // Returns part 1, 2, ... of the training steps: inputs and targets i64 [b t], a target of -1 being none. A pure
   // function of seed and part.
   [[nodiscard]] virtual TrainingBatch batch(std::uint64_t seed, std::int64_t part) const = 0;
-  [[nodiscard]] virtual TrainingBatch sample(std::uint64_t seed) const = 0;  // one sequence for inspection
   [[nodiscard]] virtual Validation validate(const Transformer& model, std::uint64_t seed) const = 0;
   [[nodiscard]] virtual PlannedPass largest_pass(
       std::uint64_t seed) const = 0;  // for the tests; the caller makes its model
 
-  // Returns notes to print before training, a line each. InputError if the model cannot be tested at all.
-  [[nodiscard]] virtual std::vector<std::string> notes(Transformer&, const TrainingOptions&) const { return {}; }
+  // InputError if the model refuses every test: nobody should train it in vain.
+  virtual void require_a_test(const Transformer&, std::uint64_t /*seed*/) const {}
   // Prints the tables of the trained model, writes files into training.folder, and returns their names.
   virtual std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const = 0;
@@ -70,9 +69,28 @@ class StudyOptions {
   [[nodiscard]] virtual std::unique_ptr<Study> make(const Fields& fields, const TrainingOptions& training) const = 0;
 };
 
+// The part of a study's model that a command line may choose; the study decides the rest.
+struct ModelChoice {
+  std::string scheme, activation, executor;
+  std::int64_t dim = 0, layers = 0, heads = 0, kv_heads = 0;
+  double dropout = 0;
+  bool recompute_layers = false;
+};
+
+[[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
+void declare(Fields& line, ModelChoice& choice);  // declares the options under the title "Model"
+// Options that were not typed follow the study's model if the study's options changed it from `before` to `after`.
+void follow(const Fields& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after);
+// A dropout of patterns and hidden numbers follows if the model has one, and so does an MLP's width other than 4 dim.
+[[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
+
+// Returns names and texts, which a resumed run must share.
+[[nodiscard]] Facts model_facts(const TransformerOptions& model);
+
 [[nodiscard]] std::vector<std::string> study_names();  // every task's name, and the text's
 // Returns the study with its options at their defaults. InputError with the nearest name.
 [[nodiscard]] std::unique_ptr<StudyOptions> find_study(const std::string& name);
+[[nodiscard]] std::unique_ptr<StudyOptions> task_study_options(const std::string& name);
 [[nodiscard]] std::unique_ptr<StudyOptions> text_study_options();
 
 // Makes the job that trains the model on the study. REQUIRES: both outlive the job.

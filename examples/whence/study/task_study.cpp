@@ -10,7 +10,9 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/tasks/dump.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -72,17 +74,76 @@ void append(std::string& bytes, const tasks::Batch& batch) {
   }
 }
 
+class TaskStudyOptions final : public StudyOptions {
+ public:
+  explicit TaskStudyOptions(tasks::TaskInfo info) : info_(std::move(info)) {}
+
+  std::string name() const override { return info_.name; }
+  std::string title() const override { return info_.title + " (" + info_.paper + ")"; }
+  std::string mini() const override { return info_.mini; }
+  TransformerOptions model() const override { return task_->model(); }
+  TrainingOptions training() const override {
+    const tasks::Recipe recipe = task_->recipe();
+    return {.steps = recipe.steps,
+        .learning_rate = recipe.learning_rate,
+        .warm_up = recipe.warm_up,
+        .decay = recipe.decay,
+        .weight_decay = recipe.weight_decay};
+  }
+
+  void declare(Fields& fields) override {
+    using Count = Range<std::int64_t>;
+    make_ = info_.declare(fields);
+    task_ = make_(fields);
+    const tasks::Recipe recipe = task_->recipe();
+    sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
+    fields.heading("Data")
+        .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
+        .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
+        .integer(
+            "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
+        .integer("dump", &dump_.count, Count{0, 1000000000},
+            {"print a line about them and this many sequences as JSON lines, and end"})
+        .text("dump-set", &dump_.set,
+            {"set to print: training, validation, or a test set; the dump's first line has the names"});
+    fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
+  }
+  void settle(const Fields& fields, const TrainingOptions& training) override {
+    task_ = make_(fields);
+    fields.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
+    fields.refuse_unless("dump-set", dump_.count > 0, "--dump");
+  }
+  bool shows_data(std::uint64_t seed) const override {
+    if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
+    return dump_.count > 0;
+  }
+  std::unique_ptr<Study> make(const Fields&, const TrainingOptions&) const override {
+    return std::make_unique<TaskStudy>(task_, sizes_);
+  }
+
+ private:
+  tasks::TaskInfo info_;
+  tasks::MakeTask make_;
+  std::shared_ptr<const Task> task_;  // of the options' defaults, which --help shows, until they are settled
+  RunSizes sizes_;
+  tasks::DumpOptions dump_;
+};
+
 }  // namespace
 
 TrainingBatch batch_of(const tasks::Batch& batch) {
   return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
 }
 
+std::string TaskStudy::summary(std::uint64_t seed) const {
+  std::string text;
+  for (const std::string& note : task_->notes(seed)) text += "note: " + one_line(note) + '\n';
+  return text;
+}
+
 TrainingBatch TaskStudy::batch(std::uint64_t seed, std::int64_t part) const {
   return batch_of(task_->training_batch(seed, part, sizes_.batch));
 }
-
-TrainingBatch TaskStudy::sample(std::uint64_t seed) const { return batch_of(task_->test_batch(0, seed, 0, 1)); }
 
 Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) const {
   const NoGrad no_grad;
@@ -109,44 +170,16 @@ PlannedPass TaskStudy::largest_pass(std::uint64_t seed) const {
   return pass;
 }
 
-// Finds the test sets, the longest ones, that the model refuses, and estimates the time of the others, except on a GPU.
-std::vector<std::string> TaskStudy::notes(Transformer& model, const TrainingOptions& training) const {
+void TaskStudy::require_a_test(const Transformer& model, std::uint64_t seed) const {
   const NoGrad no_grad;
-  std::vector<std::string> notes = task_->notes(training.seed);
-  model.initialise(training.seed);
-  const std::vector<tasks::TestSet> sets = task_->test_sets();
-  std::vector<std::pair<index_t, std::size_t>> by_length;
-  for (std::size_t set = 0; set < sets.size(); ++set)
-    by_length.emplace_back(task_->test_batch(set, training.seed, 0, 1).positions, set);
-  std::ranges::sort(by_length);
-  std::string reason;  // the model's reason
-  const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
-    try {
-      return (void)model(task_->test_batch(each.second, training.seed, 0, sequences).input_tensor()), true;
+  std::string reason;
+  for (std::size_t set = 0; set < task_->test_sets().size(); ++set) try {
+      (void)model(task_->test_batch(set, seed, 0, 1).input_tensor());
+      return;
     } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
       reason = error.what();
-      return false;
     }
-  };
-  const auto end = std::ranges::partition_point(by_length, [&](const auto& each) { return reads(each, 1); });
-  const auto read = end - by_length.begin();
-  if (read == 0)
-    throw InputError("test sets: every one is refused by ", model.scheme(), ": ", reason, "; choose another scheme");
-  if (end != by_length.end())
-    notes.push_back(to_text(by_length.end() - end, " of ", sets.size(), " test sets are refused by ", model.scheme(),
-        " and will have no figures: ", reason));
-  if (!training.device.is_cpu()) return notes;
-  std::int64_t sequences = 0;
-  for (auto each = by_length.begin(); each != end; ++each) sequences += tested(sets[each->second]);
-  // A batch of middle length represents all of them.
-  const std::int64_t batches = (sequences + sizes_.batch - 1) / sizes_.batch;
-  const double started = steady_seconds();
-  if (batches <= 50 || !reads(by_length[static_cast<std::size_t>(read / 2)], sizes_.batch)) return notes;
-  const double seconds = (steady_seconds() - started) * static_cast<double>(batches);
-  if (seconds > 30)
-    notes.push_back(to_text("the tests, ", sequences, " sequences in ", read, " sets, will take about ",
-        time_text(seconds), "; --test-sequences makes them shorter"));
-  return notes;
+  throw InputError("test sets: every one is refused by ", model.scheme(), ": ", reason, "; choose another scheme");
 }
 
 std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const {
@@ -167,7 +200,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
       const tasks::Batch batch = task_->test_batch(set, seed, first, std::min(sizes_.batch, end - first));
       try {
         if (score.refused.empty()) score.model.add(batch, task_->answers(model(batch.input_tensor())));
-      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // notes() reported it
+      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
         score.refused = error.what();
         score.model = {};
       }
@@ -185,28 +218,29 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
 std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
-  std::vector<std::string> files = keep(scores, model, trained, training);
   const Table all = table_of(*task_, scores);
+  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
+  JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
+  for (const SetScore& score : scores) {
+    log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
+    questions.append(questions_of(score));
+  }
+  write_file((training.folder / "results.csv").string(), all.csv());
   Table shown(all.header());
   for (std::size_t set = 0; set < scores.size(); ++set)
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);
   if (scores.size() > 1) shown.row(average_of(*task_, scores));
   std::cout << shown.without_dashes().text();
-  std::vector<std::string> unlearned;
+  std::vector<std::string> unlearned, refused;
   for (const SetScore& score : scores)
-    if (score.refused.empty() && headline(*task_, score.model) >= best_guess(*task_, score))
+    if (!score.refused.empty())
+      refused.push_back(score.refused);
+    else if (headline(*task_, score.model) >= best_guess(*task_, score))
       unlearned.push_back(score.set.name);
+  if (!refused.empty())
+    std::cout << refused.size() << " of " << scores.size() << " test sets are refused by " << model.scheme()
+              << " and have no figures: " << one_line(refused[0]) << '\n';
   if (!unlearned.empty()) std::cout << "no better than the best guess: " << first_few(unlearned, ", ") << '\n';
-  return files;
-}
-
-std::vector<std::string> TaskStudy::keep(const std::vector<SetScore>& scores, const Transformer& model,
-    const TrainingResult& trained, const TrainingOptions& training) const {
-  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
-  for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
-  write_file((training.folder / "results.csv").string(), table_of(*task_, scores).csv());
-  JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
-  for (const SetScore& score : scores) questions.append(questions_of(score));
   return {"results.jsonl", "results.csv", "questions.jsonl"};
 }
 
@@ -234,46 +268,8 @@ Facts TaskStudy::record_facts(const Transformer&, std::uint64_t seed) const {
   return facts;
 }
 
-void TaskStudyOptions::declare(Fields& fields) {
-  using Count = Range<std::int64_t>;
-  make_ = info_.declare(fields);
-  task_ = make_(fields);
-  const tasks::Recipe recipe = task_->recipe();
-  sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
-  fields.heading("Data")
-      .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
-      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
-      .integer(
-          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
-      .integer("dump", &dump_.count, Count{0, 1000000000},
-          {"print a line about them and this many sequences as JSON lines, and end"})
-      .text("dump-set", &dump_.set,
-          {"set to print: training, validation, or a test set; the dump's first line has the names"});
-  fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
-}
-
-TrainingOptions TaskStudyOptions::training() const {
-  const tasks::Recipe recipe = task_->recipe();
-  return {.steps = recipe.steps,
-      .learning_rate = recipe.learning_rate,
-      .warm_up = recipe.warm_up,
-      .decay = recipe.decay,
-      .weight_decay = recipe.weight_decay};
-}
-
-void TaskStudyOptions::settle(const Fields& fields, const TrainingOptions& training) {
-  task_ = make_(fields);
-  fields.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
-  fields.refuse_unless("dump-set", dump_.count > 0, "--dump");
-}
-
-bool TaskStudyOptions::shows_data(std::uint64_t seed) const {
-  if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
-  return dump_.count > 0;
-}
-
-std::unique_ptr<Study> TaskStudyOptions::make(const Fields&, const TrainingOptions&) const {
-  return std::make_unique<TaskStudy>(task_, sizes_);
+std::unique_ptr<StudyOptions> task_study_options(const std::string& name) {
+  return std::make_unique<TaskStudyOptions>(tasks::find_task(name));
 }
 
 std::string data_fingerprint(const Task& task, std::uint64_t seed) {
@@ -298,11 +294,12 @@ RecordedTask recorded_task(const RunRecord& record) {
   RecordedTask recorded;
   Fields fields("whence train " + record.subject);
   const auto make = tasks::find_task(record.subject).declare(fields);
-  ModelChoice choice = choice_of(make(fields)->model());
-  declare(fields, choice);
   fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"seed of parameters and data"});
   set_recorded(fields, record);
   recorded.task = make(fields);
+  ModelChoice choice = choice_of(recorded.task->model());
+  declare(fields, choice);
+  set_recorded(fields, record);
   recorded.model = with(recorded.task->model(), choice);
   if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
     throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,

@@ -4,9 +4,7 @@
 #include <algorithm>
 
 #include "examples/whence/run/run_record.h"
-#include "examples/whence/study/model_choice.h"
 #include "examples/whence/study/study.h"
-#include "examples/whence/tasks/dump.h"
 #include "examples/whence/tasks/task.h"
 
 namespace whence {
@@ -34,20 +32,15 @@ class TaskStudy final : public Study {
   TaskStudy(const tasks::Task& task, const RunSizes& sizes)
       : TaskStudy({std::shared_ptr<const tasks::Task>(), &task}, sizes) {}
 
-  [[nodiscard]] const tasks::Task& task() const { return *task_; }
-  [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
   // Tests every set, in batches. Interrupted on request.
   [[nodiscard]] std::vector<SetScore> set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const;
-  // Writes results.jsonl, results.csv and questions.jsonl into training.folder, and returns their names.
-  std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
-      const TrainingResult& trained, const TrainingOptions& training) const;
 
+  [[nodiscard]] std::string summary(std::uint64_t seed) const override;
   [[nodiscard]] TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override;
-  [[nodiscard]] TrainingBatch sample(std::uint64_t seed) const override;
   // Validates on sequences like those of the first test set, but in no test set.
   [[nodiscard]] Validation validate(const Transformer& model, std::uint64_t seed) const override;
   [[nodiscard]] PlannedPass largest_pass(std::uint64_t seed) const override;
-  [[nodiscard]] std::vector<std::string> notes(Transformer& model, const TrainingOptions& training) const override;
+  void require_a_test(const Transformer& model, std::uint64_t seed) const override;
   std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const override;
   [[nodiscard]] Json tests() const override;
@@ -62,28 +55,6 @@ class TaskStudy final : public Study {
 
   std::shared_ptr<const tasks::Task> task_;
   RunSizes sizes_;
-};
-
-class TaskStudyOptions final : public StudyOptions {
- public:
-  explicit TaskStudyOptions(tasks::TaskInfo info) : info_(std::move(info)) {}
-
-  [[nodiscard]] std::string name() const override { return info_.name; }
-  [[nodiscard]] std::string title() const override { return info_.title + " (" + info_.paper + ")"; }
-  [[nodiscard]] std::string mini() const override { return info_.mini; }
-  void declare(Fields& fields) override;
-  void settle(const Fields& fields, const TrainingOptions& training) override;
-  [[nodiscard]] TransformerOptions model() const override { return task_->model(); }
-  [[nodiscard]] TrainingOptions training() const override;
-  [[nodiscard]] bool shows_data(std::uint64_t seed) const override;
-  [[nodiscard]] std::unique_ptr<Study> make(const Fields& fields, const TrainingOptions& training) const override;
-
- private:
-  tasks::TaskInfo info_;
-  tasks::MakeTask make_;
-  std::shared_ptr<const tasks::Task> task_;  // made from the options as they were at declaration or when settled
-  RunSizes sizes_;
-  tasks::DumpOptions dump_;
 };
 
 // Returns the SHA-256 of the first training batches, the first test sequences, and the files that the task read.

@@ -79,7 +79,7 @@ class TextStudy final : public Study {
     return options.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(options.tokeniser);
   }
 
-  std::string summary() const override {
+  std::string summary(std::uint64_t) const override {
     if (options_.corpus.test_data.empty() || scored_part() == Part::test) return corpus_.summary();
     return corpus_.summary() + to_text("note: the test text has no window of ", options_.length,
                                    " tokens and the one after it: perplexity by length is of validation text\n");
@@ -88,8 +88,6 @@ class TextStudy final : public Study {
   TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override {
     return lm_batch(corpus_, {options_.length, options_.batch}, seed, part);
   }
-
-  TrainingBatch sample(std::uint64_t seed) const override { return lm_batch(corpus_, {options_.length, 1}, seed, 1); }
 
   Validation validate(const Transformer& model, std::uint64_t) const override {
     const LanguageScore found =

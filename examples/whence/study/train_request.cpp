@@ -5,10 +5,15 @@
 #include <iostream>
 #include <utility>
 
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
+#include "examples/whence/language/corpus.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/machine/memory_plan.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -36,31 +41,65 @@ std::string own_folder(const std::string& name, bool goes_on) {
   return goes_on ? last : folder;
 }
 
+// Refuses a word that names neither a study nor an existing file or folder.
+[[noreturn]] void refuse_missing(const std::string& name) {
+  const std::filesystem::path folder = std::filesystem::path(name).parent_path();
+  std::vector<std::string> known = study_names();
+  for (const std::string& file : names_in(folder.empty() ? "." : folder.string()))
+    known.push_back((folder / file).string());
+  const auto meant = nearest_name(name, known);
+  throw InputError("task '", name, "': no task of that name, and no such file or folder; one of them required; ",
+      meant ? to_text("did you mean '", *meant, "'?") : "whence tasks lists the tasks");
+}
+
+// Returns the study that reads a file or folder: questions for JSON lines with answers, text for anything else.
+std::string study_that_reads(const std::string& path, const std::vector<std::string>& words) {
+  const auto first = first_json_line(first_line_of(path));
+  if (first && first->has("answer")) return "jsonl";
+  const TypedOptions typed = options_in(words);
+  const std::string field = typed.contains("field") ? typed.at("field") : language::CorpusOptions().field;
+  return is_jsonl(path) && !(first && first->has(field)) ? "jsonl" : language::text_study;
+}
+
+// Returns the study of this name, or of a file or folder.
+std::string name_in(std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with("-")) return {};
+  const std::string name = words[0];
+  words.erase(words.begin());
+  if (std::ranges::count(study_names(), name) > 0) return name;
+  std::error_code none;
+  if (!std::filesystem::exists(name, none)) refuse_missing(name);
+  const std::string study = study_that_reads(name, words);
+  words.insert(words.begin(), {"--data", name});
+  return study;
+}
+
 }  // namespace
 
 TrainRequest::TrainRequest(
-    std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words, const std::optional<RunRecord>& record)
-    : study_(std::move(study)), line_("whence train " + study_->name(), study_->title()) {
+    std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words, std::optional<RunRecord> record)
+    : study_(std::move(study)), repeated_(std::move(record)), line_("whence train " + study_->name(), study_->title()) {
   declare_options();
   const TypedOptions typed = options_in(words);
-  std::string recorded = record ? record->option("preset") : "";  // of older runs
-  for (const auto& [name, value] : record ? record->facts : Facts())
+  as_recorded_ = std::ranges::all_of(typed, [](const auto& option) { return never_recorded.contains(option.first); });
+  std::string recorded = repeated_ ? repeated_->option("preset") : "";  // of older runs
+  for (const auto& [name, value] : repeated_ ? repeated_->facts : Facts())
     if (name == "preset") recorded = value;
   preset_ = typed.contains("preset") ? typed.at("preset") : recorded.empty() ? "mini" : recorded;
   if (preset_ == "mini")
     for (const Word& word : words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
-  if (record) {
-    refuse_unknown_options(line_, *record);
-    set_recorded(line_, *record);
+  if (repeated_) {
+    refuse_unknown_options(line_, *repeated_);
+    set_recorded(line_, *repeated_);
   }
   page_ = line_.parse(words);
   if (page_) return;
-  line_.refuse_unless("preset", !record || preset_ == recorded || (recorded.empty() && !typed.contains("from")),
+  line_.refuse_unless("preset", !repeated_ || preset_ == recorded || (recorded.empty() && !typed.contains("from")),
       "beside a run.json of another preset");
   line_.refuse_unless("weights-of", !typed.contains("resume") || !typed.contains("weights-of"), "beside --resume");
   std::vector<std::string> files;
-  if (record && !typed.contains("data"))
-    for (const auto& [name, value] : record->facts)
+  if (repeated_ && !typed.contains("data"))
+    for (const auto& [name, value] : repeated_->facts)
       if (name == "file") files.push_back(value);
   line_.add_names(files);
   settle();
@@ -127,10 +166,19 @@ RunRecord TrainRequest::record(const Transformer& model, const Study& study) con
                                 {"executor", model.attention(0).explain(training.device, training.precision,
                                                  tokens.size(0), tokens.size(1), model.options().causal)}});
   for (const auto& [name, value] : record.options)
-    if ((line_.given(name) && !never_recorded.contains(name)) || (shared_ && (name == "accumulate" || name == "batch")))
-      record.given.push_back(name);
+    if (line_.given(name) && !never_recorded.contains(name)) record.given.push_back(name);
   std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   return record;
+}
+
+void TrainRequest::require_recorded_data(const Study& study) const {
+  if (!repeated_ || !as_recorded_) return;
+  const std::string now = study.data(settings_.training.seed);
+  if (now == repeated_->data) return;
+  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", repeated_->data,
+      "; the same data required; version ", repeated_->version, " made them, this is ", WHENCE_VERSION);
+  if (settings_.training.resume) throw DoesNotFit("--resume: ", problem);
+  throw FileError("--from: ", problem);
 }
 
 void TrainRequest::place(Device device, Communicator* ranks) {
@@ -147,10 +195,37 @@ void TrainRequest::place(Device device, Communicator* ranks) {
   if (whole % size)
     line_.refuse("batch", to_text("a multiple of the ", size, " ranks, which share it,"),
         to_text("or --accumulate ", size, ", a batch for each"));
-  line_.set_default("batch", std::to_string(whole / size));
-  training.accumulate = size, shared_ = true;
+  line_.set("batch", std::to_string(whole / size)), line_.set("accumulate", std::to_string(size));
   std::cout << "batch: " << whole << " of a step, shared by the ranks: --batch " << whole / size << " --accumulate "
             << size << std::endl;
+}
+
+std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words) {
+  const std::string name = name_in(words);
+  const auto from = record_to_repeat(options_in(words));
+  if (!from) return std::make_unique<TrainRequest>(find_study(name), words);
+  const RunRecord record = read_run_record(*from);
+  if (!name.empty() && name != record.subject)
+    throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same required");
+  const auto request_of = [&](const std::vector<std::string>& typed) {
+    auto request = std::make_unique<TrainRequest>(find_study(record.subject), typed, record);
+    TransformerOptions model = request->model();
+    model.layers = 1;  // enough to see whether sizes and scheme go together
+    if (!request->page()) (void)planned_parameters(model);
+    return request;
+  };
+  try {
+    return request_of(words);
+  } catch (const FileError&) { throw; } catch (const SystemError&) {
+    throw;
+  } catch (const InputError&) {
+    try {
+      (void)request_of({});
+    } catch (const FileError&) { throw; } catch (const InputError& unfit) {
+      throw FileError(*from, ": ", unfit.what());
+    }
+    throw;  // the record alone is good
+  }
 }
 
 }  // namespace whence

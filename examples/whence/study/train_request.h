@@ -11,7 +11,6 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_record.h"
-#include "examples/whence/study/model_choice.h"
 #include "examples/whence/study/study.h"
 
 namespace whence {
@@ -30,7 +29,7 @@ class TrainRequest {
  public:
   // `words`: those after the study's name. A record's options replace the defaults. InputError if train refuses them.
   TrainRequest(std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words,
-      const std::optional<RunRecord>& record = std::nullopt);
+      std::optional<RunRecord> record = std::nullopt);
 
   [[nodiscard]] const std::optional<std::string>& page() const { return page_; }  // of --help or --version
   [[nodiscard]] const StudyOptions& study() const { return *study_; }
@@ -42,6 +41,8 @@ class TrainRequest {
   // The study's model, with the choices of the command line.
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
   [[nodiscard]] RunRecord record(const Transformer& model, const Study& study) const;
+  // FileError or DoesNotFit if a run is repeated with its own options alone, and its data have changed.
+  void require_recorded_data(const Study& study) const;
 
   // Sets the device and the ranks (null: none). --accumulate counts over all ranks. Without it the ranks share --batch,
   // a part of a step each, and both are recorded as if typed. InputError when the typed values cannot be shared.
@@ -52,19 +53,18 @@ class TrainRequest {
   void settle();
 
   std::unique_ptr<StudyOptions> study_;
+  std::optional<RunRecord> repeated_;
+  bool as_recorded_ = false;  // no option of that run has another value
   CommandLine line_;
   TrainSettings settings_;
   ModelChoice of_study_;  // the study's model before its options were read
   std::string preset_;
   std::optional<std::string> page_;
-  bool shared_ = false;  // --accumulate is the number of ranks, and --batch is per rank
 };
 
 // Reads the words after "train": a study's name, a file or a folder, and options. Without a name the study is that of
 // the repeated or resumed run (--from, --resume). FileError for a damaged record, which may be the only reason why
 // options are refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
-// FileError if a run is repeated with its own options alone, and its data have changed.
-void require_data_of_record(const TrainRequest& request, const Study& study, const std::vector<std::string>& words);
 
 }  // namespace whence

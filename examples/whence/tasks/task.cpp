@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
+#include <utility>
 
 #include "examples/whence/cli/command_line.h"
 #include "tensor/error.h"
@@ -12,17 +12,9 @@
 namespace whence::tasks {
 namespace {
 
-struct Registry {
-  std::map<std::string, TaskInfo> tasks;
-  std::string fault;  // kept until somebody reads: registration runs before main, where nothing could catch it
-};
-Registry& registry() {
-  static Registry all;
+std::vector<TaskInfo>& registry() {  // unchecked: registration runs before main, where nothing could catch an error
+  static std::vector<TaskInfo> all;
   return all;
-}
-const std::map<std::string, TaskInfo>& known_tasks() {
-  if (!registry().fault.empty()) throw Error(registry().fault);
-  return registry().tasks;
 }
 
 Tensor matrix(const Tokens& tokens, index_t rows, index_t columns) {
@@ -147,25 +139,27 @@ Tokens most_probable(const Tensor& logits, std::int64_t first) {
   return tokens;
 }
 
-RegisterTask::RegisterTask(TaskInfo info) {
-  const std::string name = info.name;
-  if (info.mini.empty())
-    registry().fault = to_text("task '", name, "': no mini given; sizes that fit a laptop required");
-  if (!registry().tasks.emplace(name, std::move(info)).second)
-    registry().fault = to_text("task '", name, "': registered twice; one task per name required; rename one");
-}
+RegisterTask::RegisterTask(TaskInfo info) { registry().push_back(std::move(info)); }
 
-std::vector<TaskInfo> registered_tasks() {
-  std::vector<TaskInfo> tasks;
-  for (const auto& [name, info] : known_tasks()) tasks.push_back(info);
-  return tasks;
+const std::vector<TaskInfo>& registered_tasks() {
+  static const std::vector<TaskInfo> checked = [] {
+    std::vector<TaskInfo> tasks = registry();
+    std::ranges::sort(tasks, {}, &TaskInfo::name);
+    if (const auto twice = std::ranges::adjacent_find(tasks, {}, &TaskInfo::name); twice != tasks.end())
+      throw Error("task '", twice->name, "': registered twice; one task per name required; rename one");
+    if (const auto bare = std::ranges::find(tasks, "", &TaskInfo::mini); bare != tasks.end())
+      throw Error("task '", bare->name, "': no mini given; sizes that fit a laptop required");
+    return tasks;
+  }();
+  return checked;
 }
 
 const TaskInfo& find_task(const std::string& name) {
-  const auto found = known_tasks().find(name);
-  if (found != known_tasks().end()) return found->second;
   std::vector<std::string> names;
-  for (const auto& [known, info] : known_tasks()) names.push_back(known);
+  for (const TaskInfo& info : registered_tasks()) {
+    if (info.name == name) return info;
+    names.push_back(info.name);
+  }
   const auto meant = nearest_name(name, names);
   throw InputError("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
       meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks");

@@ -172,10 +172,10 @@ template <class Made> MakeTask declared(Fields& line) {
 }
 
 // const RegisterTask registered{{.name = "selective_copy", ...}};
-struct RegisterTask {  // a taken name or a missing mini becomes an Error for the registry's first reader
+struct RegisterTask {
   explicit RegisterTask(TaskInfo info);
 };
-std::vector<TaskInfo> registered_tasks();            // by name
+const std::vector<TaskInfo>& registered_tasks();     // by name; Error for a taken name or a missing mini
 const TaskInfo& find_task(const std::string& name);  // InputError with the nearest name
 // Makes a task with options as on a command line: make_task("selective_copy", {"--tokens", "8"}).
 [[nodiscard]] std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options = {});
