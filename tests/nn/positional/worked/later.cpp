@@ -1,5 +1,5 @@
 // The worked numbers of the schemes that came after the papers: values, intermediates and all gradients by every
-// executor. examples/whence/verify/later.py made later.json by the formulas in PyTorch.
+// executor. tests/torch/test_worked.py made later.json by the formulas in PyTorch.
 #include <algorithm>
 
 #include "examples/whence/verify/probe_run.h"
