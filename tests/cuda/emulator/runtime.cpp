@@ -353,7 +353,6 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
   train(run + alone + " --cuda-graph no");
   const std::string weights = text_of(alone + "/weights.safetensors");
   CHECK(text_of(graph + "/weights.safetensors") == weights);
-  CHECK(text_of(graph + "/looks.jsonl") == text_of(alone + "/looks.jsonl"));
   for (const std::string more : {"", " --cuda-graph no"}) {
     for (const char* step : {"4", "6"}) std::filesystem::remove_all(graph + "/checkpoints/step-00000" + step);
     train("--resume --quiet --device cuda --out " + graph + more);
