@@ -56,7 +56,7 @@ COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "s
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 FEW = 8  # questions; a mean of fewer is not normal
 READABLE = 4  # test sets; for more, tables and dots show the average
-OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines separate".split())
+OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines".split())
 OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
 GONE = {**dict.fromkeys(("slurm", "sbatch"), "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them"),
         **dict.fromkeys(("latex", "markdown", "json", "rows", "columns"), "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown"),
