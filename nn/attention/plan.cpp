@@ -33,7 +33,7 @@ std::string refusal_by_terms(
   if (const std::string refused = device.is_gpu() ? refusal_on_gpu(stages) : ""; !refused.empty()) return refused;
   AttendContext context = rotated_context(stages.rotates.empty() ? inputs : heads_apart(inputs), stages);
   TileTerms terms = terms_of(context, stages);
-  tiled.emplace(std::move(context), std::move(terms));
+  tiled = InTiles{std::move(context), std::move(terms)};
   return refusal_of(tiled->terms, device);
 }
 

@@ -117,7 +117,7 @@ template <class Of> class Lane {
   }
   C* scratch(index_t count) {
     if (static_cast<std::size_t>(count) * sizeof(C) <= sizeof near_) return reinterpret_cast<C*>(near_);
-    if (count > room_) far_ = std::make_unique_for_overwrite<C[]>(static_cast<std::size_t>(room_ = count));
+    if (count > room_) far_.reset(new C[static_cast<std::size_t>(room_ = count)]);
     return far_.get();
   }
 

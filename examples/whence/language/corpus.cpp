@@ -132,7 +132,7 @@ void encode_document(
       throw FileError(place_of(files, document.data() + done + unfit.byte), ": ", unfit.reason);
     }
   }
-  const std::span<const TokenId> made(run.begin() + static_cast<std::ptrdiff_t>(before), run.end());
+  const auto made = std::span<const TokenId>(run).subspan(before);
   const std::string spelled = tokeniser.reads_numbers() ? tokeniser.decode(made) : std::string();
   const std::string_view read = tokeniser.reads_numbers() ? spelled : document;
   ++size.documents;

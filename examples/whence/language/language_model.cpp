@@ -71,7 +71,7 @@ LanguageScore scored(const Transformer& model, const Corpus& corpus, Part part, 
     const std::vector<index_t>& starts, index_t length, index_t rest, bool whole) {
   LanguageScore result;
   double nats = 0;
-  const auto count = std::ssize(starts);
+  const auto count = static_cast<index_t>(starts.size());
   for (index_t first = 0, end = 0; first < count; first = end) {
     const bool last = first == count - 1;
     end = last ? count : std::min(count - (rest < length), first + options.sequences);

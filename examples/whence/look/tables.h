@@ -13,7 +13,6 @@ namespace whence::look {
 // Returns the pass without causes and paths: "PATH", "gradient.PATH", "answer.logits" and "loss". Without targets, there are
 // no loss and no gradients.
 [[nodiscard]] SafetensorsFile pass_of(const Subject& subject);
-// Returns "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell. The metadata have the size of a cell.
 
 // Shares of each gradient that are 0, by cause: a row per layer, quantity and head, a column per cause.
 [[nodiscard]] Table causes_of(const Inspection& inspection);

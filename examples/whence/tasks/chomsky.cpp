@@ -73,7 +73,7 @@ class ChomskyTask final : public DrawnTask {
     std::vector<std::string> notes{
         "the papers print accuracy, 100 - token error %, averaged over all lengths 41 to 500"};
     if (options_.test_every != 1) notes.push_back(to_text("of them one in ", options_.test_every, " is tested here"));
-    // Of any steps between the tested lengths.
+    // Holds for any steps between the tested lengths.
     if (reading_ != problem_.default_reading.value_or(reading_) || options_.train_to != 40 ||
         options_.test_from != 41 || options_.test_to != 500)
       notes.emplace_back(

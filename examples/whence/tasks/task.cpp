@@ -145,7 +145,8 @@ const std::vector<TaskInfo>& registered_tasks() {
   static const std::vector<TaskInfo> checked = [] {
     std::vector<TaskInfo> tasks = registry();
     std::ranges::sort(tasks, {}, &TaskInfo::name);
-    if (const auto twice = std::ranges::adjacent_find(tasks, {}, &TaskInfo::name); twice != tasks.end())
+    const auto same = [](const TaskInfo& one, const TaskInfo& other) { return one.name == other.name; };
+    if (const auto twice = std::adjacent_find(tasks.begin(), tasks.end(), same); twice != tasks.end())
       throw Error("task '", twice->name, "': registered twice; one task per name required; rename one");
     if (const auto bare = std::ranges::find(tasks, "", &TaskInfo::mini); bare != tasks.end())
       throw Error("task '", bare->name, "': no mini given; sizes that fit a laptop required");

@@ -20,7 +20,6 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
 TEST_CASE("report: hostile text stays text, and nothing refers to the outside") {
   const std::string evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'single' \xFF\xFE";
   const std::string table = table_html({evil, evil, whence::Table({evil, evil}).row({evil, evil})});
-  for (const bool folded : {false, true}) CHECK(table_html({"a", "b", whence::Table({"c"}), folded}) != table);
   const std::string text = document(evil, "", table, "<script>" + safe_in_script("\"" + evil + "\"") + "</script>");
   CHECK(occurrences(text, "<script") == 1);
   CHECK(occurrences(text, "</script") == 1);
