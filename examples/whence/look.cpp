@@ -2,9 +2,9 @@
 // by which the gradient came, and why it is zero where it is.
 #include <filesystem>
 #include <iostream>
-#include <sstream>
 
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/attribution.h"
 #include "examples/whence/look/explained.h"
@@ -27,7 +27,7 @@ struct Options {
   look::PageRequest page;
   std::string explain, edit, dtype = "f32";
   bool causes = false, paths = false, playground = false, serve = false, attribution = false, lens = false;
-  std::string patch;
+  std::string patch, task_sample = "0";
   int threads = whence::threads();
 };
 
@@ -44,12 +44,14 @@ void declare_subject(CommandLine& line, Options& options) {
               .initial = "a document that was set aside for validation, from its first line of prose: one of three "
                          "words or more that begin with a small letter, in a paragraph with a whole sentence"})
       .text("prompt", &subject.prompt, {"text that it reads, typed here; token numbers for a run of a token file"})
-      .integer(
-          "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})
+      .text("task-sample", &options.task_sample,
+          {"number of a sequence in the task's first test set, or a set's name before it: \"sparse 3\""})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"largest length; 0: as in training", "tokens"})
       .integer("step", &subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
-      .text("beside", &options.page.beside, {"another run, or this one, to show next to it on the same tokens"})
+      .text("beside", &options.page.beside,
+          {"other runs, commas between them: their results and their answers to the same tokens; without --checkpoints "
+           "the first is shown next to this one in every map"})
       .integer("checkpoints", &options.page.checkpoints, Count{0, 1000},
           {"number of checkpoints on a slider, evenly spread, the weights before training first (train "
            "--keep-checkpoints 0 keeps all)"})
@@ -81,7 +83,8 @@ void declare_output(CommandLine& line, Options& options) {
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"gates layer=0 head=1 = 0\"; several "
-           "with ';' between them; prints what the gradient predicts and what the loss does; for a gradient in the "
+           "of one pass with ';' between them; prints what the gradient predicts and what the loss does; for a "
+           "gradient in the "
            "backward pass, \"dLoss/dgates layer=0 head=1 *= 0\", prints the parameters' gradients; no page"})
       .flag("attribution", &options.attribution,
           {"print where the logit of an answer came from: what the embedding, each head, each MLP and each bias adds "
@@ -117,18 +120,15 @@ void declare_output(CommandLine& line, Options& options) {
       "which head decides the answer: each one's output is replaced by another sequence's");
 }
 
-void print_edits(const look::Inspection& inspection, const std::string& texts) {
-  std::vector<look::EditOutcome> outcomes;
-  std::istringstream all(texts);
-  for (std::string text; std::getline(all, text, ';');)
-    if (look::is_of_gradient(text))
-      std::cout << look::gradients_table(text, look::gradients_with(inspection, text)).text();
-    else
-      outcomes.push_back(look::outcome_of(inspection, text));
-  if (!outcomes.empty()) std::cout << look::edits_table(outcomes).text();
-  if (outcomes.size() > 1) std::cout << "Each edit is made by itself.\n";
+void print_edits(const look::Inspection& inspection, const std::string& text) {
+  if (look::is_of_gradient(text)) {
+    std::cout << look::gradients_table(text, look::gradients_with(inspection, text)).text();
+    return;
+  }
+  const std::vector<look::EditOutcome> outcomes{look::outcome_of(inspection, text)};
+  std::cout << look::edits_table(outcomes).text();
   if (look::far_from_straight(outcomes))
-    std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
+    std::cout << "A gradient tells the change of a small step. This is a large one, from where the loss is flat.\n";
 }
 
 // Refuses options that would have no effect: some are for a page, some for a run or a scheme.
@@ -147,7 +147,6 @@ void refuse_idle_options(
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
-      {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"},
       {{"from-sample", "from-prompt"}, !drawn, "the folder of a run"},
       {{"from-sample", "from-prompt", "from"}, line.given("patch") || (!prints && !playground), "--patch, or a page"},
       {{"token", "answer"},
@@ -221,6 +220,16 @@ void print(const look::Subject& subject, const Options& options) {
   print_logits(forward, options);
 }
 
+// Reads "3" or "sparse 3": a number, and the name of a test set before it.
+void take_sample(const std::string& text, look::SubjectOptions& subject) {
+  const std::size_t space = text.rfind(' ');
+  const auto number = parse_number<std::int64_t>(text.substr(space + 1));
+  if (!number || *number < 0 || *number > 1000000000)
+    throw InputError("--task-sample: ", in_quotes(text), " given; a number from 0 on, or SET NUMBER, required");
+  subject.sample = *number;
+  if (space != std::string::npos) subject.set = trimmed(text.substr(0, space));
+}
+
 // Prints a command for each run below a folder, such as lab.py's. Returns false if the folder has none.
 bool lists_runs(const std::string& folder) {
   std::error_code none;
@@ -248,6 +257,7 @@ int run(CommandLine& line) {
   const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty() ||
                       options.attribution || options.lens || !options.patch.empty();
   refuse_idle_options(line, page, prints, options.playground, options.serve);
+  take_sample(options.task_sample, page.subject);
   set_threads(options.threads);
   if (options.serve && !look::serve)
     throw InputError(

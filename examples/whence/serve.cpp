@@ -29,7 +29,8 @@ class ServedPage {
 
   // Makes the page if another is there.
   void show(const PageRequest& request) {
-    if (request.subject.prompt != request_.subject.prompt || request.subject.sample != request_.subject.sample)
+    if (request.subject.set != request_.subject.set || request.subject.prompt != request_.subject.prompt ||
+        request.subject.sample != request_.subject.sample)
       make(request);
   }
   [[nodiscard]] const std::string& html() const { return html_; }

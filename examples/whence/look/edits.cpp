@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
@@ -120,7 +121,20 @@ Edit value_edit_of(const Inspection& inspection, const std::string& text) {
 }  // namespace
 
 EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
-  return pass_with(inspection, text).outcome;
+  if (text.find(';') == std::string::npos) return pass_with(inspection, text).outcome;
+  EditOutcome all{trimmed(text), 0, 0};
+  std::vector<std::string> edits;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) {
+    const Edit edit = value_edit_of(inspection, edits.emplace_back(part));
+    const Quantity& quantity = *edit.place.quantity;
+    if (quantity.gradient.defined() && all.predicted)
+      *all.predicted += dot(quantity.gradient, edited_change(inspection, edit, quantity.value));
+    else
+      all.predicted.reset();
+  }
+  all.real = inspection_with(inspection, edits)->loss() - inspection.loss();
+  return all;
 }
 
 EditedPass pass_with(const Inspection& inspection, const std::string& text) {

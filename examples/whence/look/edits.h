@@ -18,7 +18,8 @@ struct EditOutcome {
 };
 
 // Runs the pass with an edit such as "gates layer=0 head=2 = 0": a place (place.h) and its change, applied to every unmasked
-// entry. "= X" sets, "*= X" scales, "+= X" adds. Throws InputError if the edit cannot be read or its place does not exist.
+// entry. "= X" sets, "*= X" scales, "+= X" adds. Several edits with ';' between them are of one pass, and the prediction is the
+// sum of theirs. Throws InputError if an edit cannot be read or its place does not exist.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
 
 // A forward pass with one edit: its outcome, the model's answers, and the values of every quantity by its path.

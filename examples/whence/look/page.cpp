@@ -114,7 +114,7 @@ std::string page_of(const Inspection& inspection, Besides besides) {
       .table = paths_table(inspection),
       .folded = true};
   Json data = json_of(inspection, besides.numbers, besides.edits, besides.links);
-  data.add("patches", besides.patches);
+  data.add("patches", besides.patches).add("rivals", besides.rivals);
   return document_of(inspection.subject(), inspection.loss(), {causes, paths}, besides, data);
 }
 

@@ -14,11 +14,11 @@ namespace whence::look {
 // Further content of a page: edits, and the data of other inspections of the same tokens. Every map can be shown next to theirs, or as a difference.
 struct Besides {
   std::vector<EditOutcome> edits = {};
-  Json patches = {};  // Patching::maps
-  std::vector<Json> beside = {};
-  PageNumbers numbers = {};  // the numbers of `beside`
-  bool served = false;       // an engine answers the page (serve.h)
-  bool links = true;         // derivatives between neighbours; they take most of the time
+  Json patches = {};                           // Patching::maps
+  std::vector<Json> beside = {}, rivals = {};  // of whole passes; of results and answers
+  PageNumbers numbers = {};                    // the numbers of `beside`
+  bool served = false;                         // an engine answers the page (serve.h)
+  bool links = true;                           // derivatives between neighbours; they take most of the time
 };
 // The most bytes of numbers that a browser still opens quickly.
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;

@@ -210,13 +210,6 @@ Json graph_json(const Inspection& inspection) {
   return {{"nodes", nodes}, {"edges", edges}, {"boxes", boxes}};
 }
 
-Json prediction_json(const Prediction& prediction) {
-  const auto pair = [](const Prediction::Answer& answer) { return Json::List{answer.text, answer.probability}; };
-  Json::List likeliest;
-  for (const Prediction::Answer& answer : prediction.likeliest) likeliest.push_back(pair(answer));
-  return {{"loss", prediction.loss}, {"wanted", pair(prediction.wanted)}, {"likeliest", likeliest}};
-}
-
 // Returns each scheme's registration, the outer ones first.
 Json schemes_json(const TransformerOptions& model) {
   Json::List all;
@@ -269,6 +262,13 @@ Json json_of_subject(const Inspection& looked) {
 }
 
 }  // namespace
+
+Json prediction_json(const Prediction& prediction) {
+  const auto pair = [](const Prediction::Answer& answer) { return Json::List{answer.text, answer.probability}; };
+  Json::List likeliest;
+  for (const Prediction::Answer& answer : prediction.likeliest) likeliest.push_back(pair(answer));
+  return {{"loss", prediction.loss}, {"wanted", pair(prediction.wanted)}, {"likeliest", likeliest}};
+}
 
 Json palettes_json() {
   const auto palette = [](report::Scale scale) {

@@ -34,6 +34,7 @@ class PageNumbers {
 };
 
 [[nodiscard]] Json json_of(const Inspection& inspection, const Turned& turned);
+[[nodiscard]] Json prediction_json(const Prediction& prediction);
 [[nodiscard]] Json palettes_json();  // three palettes of 256 colours, "440154..."
 // Leaves out the story if the inspection is of an `edited` pass, because its edits were run on the pass without edits.
 [[nodiscard]] Json json_of(const Inspection& inspection, PageNumbers& numbers,

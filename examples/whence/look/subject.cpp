@@ -98,7 +98,7 @@ std::string command_of(const SubjectOptions& options) {
   };
   add("--text", options.text);
   add("--prompt", options.prompt);
-  add("--task-sample", number(options.sample));
+  add("--task-sample", options.set.empty() ? number(options.sample) : to_text(options.set, ' ', options.sample));
   add("--given", options.given);
   add("--length", number(options.length));
   add("--step", number(options.step));
@@ -181,8 +181,8 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() || !options.prompt.empty())
     throw InputError(options.text.empty() ? "--prompt" : "--text", ": given with a run of ", run.record.subject,
         ", which knows only its own symbols; a run of train lm required, or --task-sample");
-  Subject subject =
-      task_subject(run.model, *run.task.task, run.task.seed, options.sample + options.skip, options.length);
+  Subject subject = task_subject(
+      run.model, *run.task.task, run.task.seed, options.sample + options.skip, options.length, options.set);
   const tasks::TaskInfo& info = tasks::find_task(run.record.subject);
   subject.asks = info.rule.empty() ? to_text(info.title, ".") : info.rule;
   return subject;
@@ -248,7 +248,7 @@ std::optional<std::pair<std::size_t, std::size_t>> bytes_read(const language::To
 Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() && !options.prompt.empty())
     throw InputError("--prompt: given with --text; one of them required");
-  if (options.sample != 0)
+  if (options.sample != 0 || !options.set.empty())
     throw InputError("--task-sample: ", options.sample, " given with a run of train lm; --text or --prompt required");
   const auto [text, place, about] = passage_of(options, run.record, *run.tokeniser);
   const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
@@ -395,17 +395,22 @@ void require_small(const TransformerOptions& model, index_t most) {
 }
 
 Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
-    std::int64_t sample, std::int64_t length) {
+    std::int64_t sample, std::int64_t length, const std::string& set) {
   Subject subject;
   subject.model = std::move(model);
-  tasks::Batch batch = task.test_batch(0, seed, sample, 1);
+  const std::vector<tasks::TestSet> sets = task.test_sets();
+  const auto chosen = set.empty() ? sets.begin() : std::ranges::find(sets, set, &tasks::TestSet::name);
+  if (chosen == sets.end())
+    throw InputError("--task-sample: ", in_quotes(set), " given; one of ", joined(sets, &tasks::TestSet::name, ", "),
+        " required, and a number");
+  tasks::Batch batch = task.test_batch(static_cast<int>(chosen - sets.begin()), seed, sample, 1);
   if (length > 0 && length < std::ssize(batch.inputs))
     for (Numbers* numbers : {&batch.inputs, &batch.targets}) numbers->resize(static_cast<std::size_t>(length));
   give_sequence(
       subject, task.model(), batch.inputs, batch.targets,
       [&](std::int64_t token) { return readable(task.text(token)); },
       [&](std::int64_t answer) { return readable(task.answer_text(answer)); });
-  subject.facts.emplace_back("sequence", to_text(task.test_sets()[0].name, ", number ", sample));
+  subject.facts.emplace_back("sequence", to_text(chosen->name, ", number ", sample));
   return subject;
 }
 

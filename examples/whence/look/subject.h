@@ -22,7 +22,8 @@ struct SubjectOptions {
   std::string text = {};       // file to read, for language models; empty: corpus.h, passage_to_read
   std::string prompt = {};     // text to read instead of a file
   std::string given = {};      // file of q, k and v (given.h), for a scheme
-  std::int64_t sample = 0;     // index of the sequence in the first test set, for tasks
+  std::string set = {};        // a test set of the task; empty: the first
+  std::int64_t sample = 0;     // index of the sequence in that set
   std::int64_t length = 0;     // at most this many tokens; 0: the model's training length
   std::int64_t step = 0;       // of the checkpoint; 0: the final weights, or the last checkpoint
   bool untrained = false;      // use the initial weights. REQUIRES: begins_at_random(run)
@@ -78,9 +79,9 @@ struct Subject {
 // Throws InputError if a model would have more than `most` parameters. They are counted without making the model.
 void require_small(const TransformerOptions& model, index_t most);
 
-// Returns the model on one sequence of the task's first test set.
+// Returns the model on one sequence of a test set of the task. Throws InputError if it has no set of that name.
 [[nodiscard]] Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
-    std::int64_t sample, std::int64_t length = 0);
+    std::int64_t sample, std::int64_t length = 0, const std::string& set = {});
 
 // True if `run` is a folder. Otherwise it is read as a scheme.
 [[nodiscard]] bool is_folder(const std::string& run);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 
+#include "autograd/recording.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
@@ -24,16 +25,35 @@ std::string companion_file(const std::filesystem::path& page, const std::string&
   return (page.parent_path() / (page.stem().string() + ending)).string();
 }
 
-// Returns the run of --beside, if any. Both runs must read the same text, because they share maps.
-std::optional<Subject> subject_beside(const Subject& subject, const PageRequest& request) {
-  if (request.beside.empty()) return std::nullopt;
-  SubjectOptions other = request.subject;
-  other.run = request.beside, other.step = 0;
-  Subject beside = subject_of(other);
-  if (beside.texts != subject.texts)
-    throw DoesNotFit("--beside: ", request.beside,
-        " reads other tokens; a run on the same ones required (same task and ", "length, or same tokeniser)");
-  return beside;
+// Returns the runs of --beside. They must read the same text, because they share maps and questions.
+std::vector<Subject> subjects_beside(const Subject& subject, const PageRequest& request) {
+  std::vector<Subject> all;
+  for (const std::string& run : path_list_of(request.beside)) {
+    SubjectOptions other = request.subject;
+    other.run = run, other.step = 0;
+    all.push_back(subject_of(other));
+    if (all.back().texts != subject.texts)
+      throw DoesNotFit("--beside: ", run, " reads other tokens; a run on the same ones required (same task and ",
+          "length, or same tokeniser)");
+  }
+  return all;
+}
+
+// Returns a row of the comparison: what `train` recorded of the run, and its answers to the tokens of the page.
+Json rival_of(
+    const std::string& run, const Subject& subject, const std::vector<std::optional<Prediction>>& predictions) {
+  Json::List results, answers;
+  std::error_code none;
+  if (const std::string file = run + "/results.jsonl"; std::filesystem::exists(file, none)) {
+    std::istringstream lines(read_file(file));
+    for (std::string line; std::getline(lines, line);) {
+      const Json result = Json::read(line, file);
+      if (!result.has("token_error_percent")) continue;
+      results.push_back(Json{{"set", result.text("test_set")}, {"percent", result.number("token_error_percent")}});
+    }
+  }
+  for (const auto& each : predictions) answers.push_back(each ? prediction_json(*each) : Json());
+  return {{"run", run}, {"scheme", subject.model->scheme()}, {"results", results}, {"predictions", answers}};
 }
 
 template <class Contents> void write(const std::string& file, const Contents& contents) {
@@ -80,8 +100,15 @@ std::string page_about(const Inspection& inspection, const PageRequest& request,
   Besides besides{strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
   besides.served = served;
   // One inspection at a time, to save memory.
-  if (const auto other = subject_beside(subject, request))
-    besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
+  const std::vector<Subject> others = subjects_beside(subject, request);
+  if (!others.empty() && request.checkpoints == 0)
+    besides.beside.push_back(json_of(Inspection(others[0], false), besides.numbers));
+  if (!others.empty()) besides.rivals.push_back(rival_of(request.subject.run, subject, inspection.predictions()));
+  for (std::size_t k = 0; k < others.size(); ++k) {
+    const NoGrad values_only;
+    besides.rivals.push_back(
+        rival_of(path_list_of(request.beside)[k], others[k], others[k].predictions(others[k].pass().logits)));
+  }
   if (request.checkpoints > 0)
     for (const std::int64_t step : chosen_steps(request)) {
       SubjectOptions then = request.subject;

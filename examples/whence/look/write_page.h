@@ -13,7 +13,7 @@ namespace whence::look {
 struct PageRequest {
   SubjectOptions subject;
   std::string out;               // file of the page; empty: in the run's folder, or in the current one
-  std::string beside;            // another run, shown on the same tokens
+  std::string beside;            // other runs on the same tokens, commas between them
   std::int64_t checkpoints = 0;  // number of the run's checkpoints to show
   std::int64_t edits = 0;        // number of strongest edits to show
   bool numbers = false;          // write numbers as safetensors, and tables as CSV

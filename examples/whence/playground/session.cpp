@@ -68,6 +68,7 @@ look::SubjectOptions opened_by(const Json& question) {
       .text = text("text"),
       .prompt = text("prompt"),
       .given = text("given"),
+      .set = text("set"),
       .sample = whole("sample"),
       .length = whole("length", 1 << 20),
       .step = whole("step"),
@@ -292,9 +293,9 @@ class Opened final : public Learner {
 
 Json question_that_opens(const look::SubjectOptions& options) {
   return {{"ask", "open"}, {"model", 0}, {"run", options.run}, {"text", options.text}, {"prompt", options.prompt},
-      {"given", options.given}, {"sample", options.sample}, {"length", options.length}, {"step", options.step},
-      {"seed", options.seed}, {"bidirectional", options.bidirectional}, {"doubles", options.dtype == DType::f64},
-      {"accept_damaged", on_damage.accept}};
+      {"given", options.given}, {"set", options.set}, {"sample", options.sample}, {"length", options.length},
+      {"step", options.step}, {"seed", options.seed}, {"bidirectional", options.bidirectional},
+      {"doubles", options.dtype == DType::f64}, {"accept_damaged", on_damage.accept}};
 }
 
 Session::Session() = default;

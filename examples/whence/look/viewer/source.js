@@ -29,8 +29,11 @@ export const source = {
   has_engine: Boolean(element("engine-module")), is_served: Boolean(element("served")), ask: recorded, dead: "", when_dead: () => {},
   turn: (place) => ask_server({ ask: "turn", model: 0, ...place }), put_edits: null,
 };
-if (source.is_served) source.put_edits = async (edits) => edits.length ? (await ask_server({ ask: "edit", model: 0, edits })).edits.map(
-  ({ edit, real, predicted }) => `${edit}: the loss changes by ${real.toPrecision(3)}; the gradient said ${predicted?.toPrecision(3) ?? "nothing"}. `).join("") : "";
+if (source.is_served) source.put_edits = async (edits) => {
+  if (!edits.length) return "";
+  const { edits: [{ real, predicted }] } = await ask_server({ ask: "edit", model: 0, edits: [edits.join("; ")] });
+  return `The loss changes by ${real.toPrecision(3)}; the gradient said ${predicted?.toPrecision(3) ?? "nothing"}.`;
+};
 async function ask_server(question) {
   const answer = await fetch("ask", { method: "POST", body: JSON.stringify(question) })
     .then((response) => response.ok ? response.json() : Promise.reject(new Error(`the engine refused this: ${response.status}`)),

@@ -1,6 +1,6 @@
 // View: the story of one answer. A row that the reader drags, then what is counted, how it learns, by which way its gradient
 // comes, and why it dies. Steps show the quantities that a scheme registers, in its order.
-import { button, clamped, counted, folded, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
+import { button, clamped, counted, draw, folded, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
 import { data, hidden_at, measured, part_of, sheet_of, tokens, value_at } from "./data.js";
 import { equation } from "./equation.js";
@@ -8,7 +8,7 @@ import { cause_bar, one_share } from "./colour.js";
 import { controls, has_moments, moment, of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
 import { place_of } from "./map.js";
 import { row_strips } from "./curves.js";
-import { answer_name, asked, percent, predictions } from "./answers.js";
+import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
 import { paths_to, signed_bar, split } from "./paths.js";
 import { draw_turn, knob, to_knob } from "./knob.js";
 import { has_engine } from "./engine.js";
@@ -151,6 +151,24 @@ function questions() {
   all.length > most ? ` and ${all.length - most} more` : "");
 }
 
+// ---- This run and others: their errors, and their answers to the question of the story
+function rivals() {
+  const t = asked_after(knob()?.i ?? state.i), all = data.rivals, sets = unique(all.flatMap(({ results }) => results.map(({ set }) => set)));
+  const most = Math.max(1, ...all.flatMap(({ results }) => results.map(({ percent: each }) => each)));
+  const error = ({ results }, set) => {
+    const found = results.find((each) => each.set === set);
+    return make("td", { class: "n" }, found ? [draw("svg", { class: "error-bar", viewBox: "0 0 60 10", "aria-hidden": "true" },
+      draw("rect", { class: "share", x: 0, y: 0, height: 10, width: Math.max(0.5, 60 * found.percent / most) })),
+    ` ${found.percent.toFixed(2)} %`] : "\u2013");
+  };
+  const answer = ({ predictions: of }) => {
+    const { likeliest: [[said, share]] } = of[t], right = is_right(of[t]);
+    return make("td", { class: right ? null : "wrong" }, answer_name(said), ` (${percent(share)}), ${right ? "right" : "wrong"}`);
+  };
+  return table_of(["trained alike", ...sets.map((set) => `wrong, ${set}`), ["answer after ", token_name(t)]],
+    all.map((each) => [name_cell(each.scheme), ...sets.map((set) => error(each, set)), answer(each)]), { class: "rivals" });
+}
+
 // Another text or sequence: the program makes its page.
 function other_input() {
   const task = data.facts.some(([name]) => name === "sequence"), name = task ? "sample" : "prompt";
@@ -167,7 +185,7 @@ export const story_view = {
   readout: () => [],
   draw() {
     const turn = make("section", { class: "turn", "aria-label": "move a number" });
-    stage.append(make("p", {}, data.asks), source.is_served ? other_input() : "", turn);
+    stage.append(make("p", {}, data.asks), data.rivals?.length ? rivals() : "", source.is_served ? other_input() : "", turn);
     const show = draw_turn(turn), elsewhere = make("p", { class: "note" });
     stage.append(elsewhere, questions());
     of_selection(() => {
