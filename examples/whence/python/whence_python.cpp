@@ -10,6 +10,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/recording.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/python/arrays.h"
 #include "examples/whence/python/benches.h"
 #include "examples/whence/python/loaded_run.h"
@@ -64,40 +65,24 @@ std::string compare(const nb::dict& ours, const nb::dict& theirs, const std::map
   return compared("ours", first, "theirs", second, {tolerance, names}).json();
 }
 
-nb::dict dict_of(const GradcheckInput& input) {
-  nb::dict entry;
-  entry["name"] = input.name;
-  entry["shape"] = std::vector<index_t>(input.shape.begin(), input.shape.end());
-  entry["duals"] = input.duals.relative;
-  entry["differences"] = input.differences.relative;
-  entry["kinks"] = input.kinks;
-  return entry;
+Json json_of(const GradientCase& each) {
+  Json::List inputs;
+  for (const auto& [name, shape, duals, differences, kinks] : each.report.inputs)
+    inputs.push_back({{"name", name}, {"shape", std::vector<index_t>(shape.begin(), shape.end())},
+        {"duals", duals.relative}, {"differences", differences.relative}, {"kinks", kinks}});
+  return {{"label", each.label}, {"inputs", inputs}, {"problems", each.report.problems}};
 }
 
-nb::dict gradcheck_by_name(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
-  GradientChecks checks;
-  {
-    const nb::gil_scoped_release unlocked;
-    checks = check_gradients(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
-  }
-  nb::list cases;
-  for (const GradientCase& each : checks.cases) {
-    nb::dict entry;
-    nb::list inputs;
-    for (const GradcheckInput& input : each.report.inputs) inputs.append(dict_of(input));
-    entry["label"] = each.label;
-    entry["inputs"] = inputs;
-    entry["problems"] = each.report.problems;
-    cases.append(entry);
-  }
-  nb::dict result;
-  result["name"] = checks.name;
-  result["ok"] = checks.ok();
-  result["duals"] = checks.figures().duals;
-  result["differences"] = checks.figures().differences;
-  result["note"] = checks.note;
-  result["cases"] = cases;
-  return result;
+std::string gradcheck_by_name(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
+  const nb::gil_scoped_release unlocked;
+  const GradientChecks checks =
+      check_gradients(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
+  Json::List cases;
+  for (const GradientCase& each : checks.cases) cases.push_back(json_of(each));
+  const GradientFigures figures = checks.figures();
+  return Json{{"name", checks.name}, {"ok", checks.ok()}, {"duals", figures.duals},
+      {"differences", figures.differences}, {"note", checks.note}, {"cases", cases}}
+      .line();
 }
 
 // ---- One op
@@ -137,19 +122,15 @@ void require_fit(const CheckedOp& op, const CheckedSample& sample, const std::ve
   }
 }
 
-nb::list samples_of(const std::string& name) {
-  nb::list all;
+std::string samples_of(const std::string& name) {
+  Json::List all;
   for (const CheckedSample& sample : op_named(name).samples()) {
-    nb::dict entry;
-    nb::list inputs;
+    Json::List inputs;
     for (const Tensor& input : sample.inputs)
-      inputs.append(
-          input.defined() ? nb::object(nb::str(to_text(input.dtype(), ' ', input.shape()).c_str())) : nb::none());
-    entry["sample"] = sample.name;
-    entry["inputs"] = inputs;
-    all.append(entry);
+      inputs.push_back(input.defined() ? Json(to_text(input.dtype(), ' ', input.shape())) : Json());
+    all.push_back({{"sample", sample.name}, {"inputs", inputs}});
   }
-  return all;
+  return Json{{"op", name}, {"samples", all}}.line();
 }
 
 nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<std::string> wanted,
