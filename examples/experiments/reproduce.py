@@ -145,7 +145,7 @@ def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Record
     for (table, preset), record in records.items():
         rows: dict[str, dict] = {}
         for (method, column), values in record.numbers.items():
-            rows.setdefault(method, {"method": method})[column] = [values.get(seed) for seed in range(max(values) + 1)]
+            rows.setdefault(method, {"method": method})[column] = [values.get(seed) for seed in range(max(values, default=-1) + 1)]
         lines += [{"table": table, "preset": preset, **fields} for fields in [record.facts, *rows.values()]]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recorded.tmp").write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")

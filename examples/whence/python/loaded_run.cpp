@@ -112,11 +112,6 @@ nb::dict trace_of(const LookedAt& at, bool of_torch) {
   return all;
 }
 
-std::pair<std::optional<double>, double> edit_of(const LookedAt& at, const std::string& change) {
-  const look::EditOutcome found = look::outcome_of(*at.inspection, change);
-  return {found.predicted, found.real};
-}
-
 DType dtype_named(const std::string& name) {
   if (name == "f32" || name == "f64") return name == "f32" ? DType::f32 : DType::f64;
   throw InputError("dtype: '", name, "' given; 'f32' or 'f64' required");
@@ -264,7 +259,11 @@ void declare_loaded_run(nb::module_& module) {
       .def("explain", [](const LookedAt& at, const std::string& what) { return explained(*at.inspection, what); })
       .def("causes", [](const LookedAt& at) { return look::causes_of(*at.inspection).json(); })
       .def("paths", [](const LookedAt& at) { return look::paths_table(*at.inspection).json(); })
-      .def("edit", &edit_of)
+      .def("edit",
+          [](const LookedAt& at, const std::string& change) {
+            const look::EditOutcome found = look::outcome_of(*at.inspection, change);
+            return std::pair(found.predicted, found.real);
+          })
       .def("attribution", &attribution_of, "token"_a, "answer"_a)
       .def("lens", &lens_of, "token"_a, "answer"_a)
       .def("patch", &patch_of, "patch"_a, "source"_a, "token"_a, "answer"_a)
