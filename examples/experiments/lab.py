@@ -473,14 +473,8 @@ img {{ max-width: 100% }}</style>
 {(runs.state == "done").sum()} done; files: {", ".join(f"<a href='{name}.csv'>{name}.csv</a>" for name in tables)}.</p>{result}{body}</html>"""
 
 
-def parts(text: str) -> list[str]:
-    """Splits at commas outside parentheses."""
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
-
-
-def settings_of(text: str) -> dict[str, Any]:
-    """ "steps=300 keep-best name='two words'" as a dict."""
-    return {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}
+parts = lambda text: [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]  # at commas outside parentheses
+settings_of = lambda text: {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}  # "steps=3 keep-best"
 
 
 @outside.one_line()
@@ -520,10 +514,10 @@ def main(words: list[str] | None = None) -> int:
             else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
     print(*(f"{run.folder}: {run.state}\n" for run in runs[runs.state != "done"].itertuples()), sep="", end="", file=sys.stderr)
     found, failed = scores(runs), runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()
-    if found.empty:
-        if len(failed):
-            return int(failed.iloc[0])
+    if found.empty and failed.empty:
         raise Refused(f"{runs.attrs['out']}: no run is done there")
+    if found.empty:
+        return int(failed.iloc[0])
     files = write(runs, found)
     print(crossed(found).fillna("-").to_string())
     print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
