@@ -77,21 +77,12 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   ensure_output_file(options.out);
 }
 
-bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
-
 // Refuses options that have no effect with this scheme or this file.
 void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
   const BareAttention& scheme = *input.scheme;
   for (const char* name : {"executor", "bidirectional", "scale"})
     line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
-  if (options.bidirectional && scheme.claims().causal_only) {
-    throw InputError(
-        "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
-  }
-  if (!holds_logits(options) && input.cotangent_logits.defined()) {
-    throw InputError("--executor: ", options.executor, " given with a tensor cotangent_logits; ", options.executor,
-        " never holds the logits; reference required, or leave it out");
-  }
+  if (options.bidirectional) scheme.require_bidirectional("--bidirectional:");
 }
 
 // Runs the pass. An error about positions or draws of the file names the file.
@@ -129,7 +120,8 @@ ProbeInput read_input(const CommandLine& line, const Options& options) {
   std::optional<std::uint64_t> init;
   if (line.given("dtype")) dtype = chosen("dtype", options.dtype, {DType::f64, DType::f32, DType::bf16, DType::f16});
   if (line.given("init")) init = options.init;
-  ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
+  (void)parse_schemes(options.scheme);  // refuses a wrong text first, with the shorter error
+  ProbeInput input = probe_input_of(options.in, read_safetensors(options.in).tensors, options.scheme, dtype, init);
   input.given.sequence.causal = !options.bidirectional;
   if (line.given("scale")) input.given.scale = options.scale;
   return input;
@@ -140,9 +132,8 @@ int run_file(const CommandLine& line, const Options& options) {
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
-  AttendPlan plan = wanted_plan(options.executor, input.scheme->stages());
+  AttendPlan plan = input.plan(options.executor);
   if (line.given("rows")) plan = {Executor::strips, options.rows};
-  if (plan.executor == Executor::automatic) plan = Executor::reference;
   ProbeInput planned = read_input(line, options);  // planning reads the same file and runs the same pass
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, plan, options); });
