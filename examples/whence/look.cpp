@@ -40,9 +40,7 @@ void declare_subject(CommandLine& line, Options& options) {
       "of it is drawn at random");
   line.heading("Input")
       .text("text", &subject.text,
-          {.help = "file that a language model reads",
-              .initial = "a document that was set aside for validation, from its first line of prose: one of three "
-                         "words or more that begin with a small letter, in a paragraph with a whole sentence"})
+          {.help = "file that a language model reads", .initial = "the text that was set aside for validation"})
       .text("prompt", &subject.prompt, {"text that it reads, typed here; token numbers for a run of a token file"})
       .integer(
           "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})

@@ -1,7 +1,7 @@
 // Text as numbers and back: the three kinds of tokenisers, and their file format.
 //   bytes       256 tokens; any file, any byte
 //   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
-//   tokens      a list of the bytes of each token, as a token file has it (text_files.h); its text is token numbers
+//   tokens      a list of the bytes of each token, as a token file has it (corpus.h); its text is token numbers
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
 // byte for byte, except that unknown text decodes as U+FFFD, and token numbers as the tokens' bytes.
 #pragma once
