@@ -7,7 +7,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/unicode.h"
 #include "examples/whence/cli/words.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
