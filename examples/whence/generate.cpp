@@ -10,7 +10,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/sampling.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory_plan.h"

@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/unicode.h"
 
 namespace whence {
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "examples/whence/cli/json.h"
-#include "examples/whence/cli/unicode.h"
+#include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
 
 namespace whence::language {

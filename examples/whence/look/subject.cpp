@@ -12,7 +12,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory_plan.h"

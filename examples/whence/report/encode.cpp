@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "examples/whence/cli/unicode.h"
+#include "examples/whence/cli/text.h"
 #include "tensor/error.h"
 
 namespace whence::report {

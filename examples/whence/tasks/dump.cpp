@@ -1,12 +1,10 @@
 #include "examples/whence/tasks/dump.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/unicode.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {
@@ -48,29 +46,6 @@ Json line_of(const Task& task, const Row& row, std::int64_t number) {
       {"text", text_of(task, row)}};
 }
 
-std::string escaped(unsigned utf_16) {
-  char text[8];
-  std::snprintf(text, sizeof text, "\\u%04x", utf_16 & 0xFFFF);
-  return text;
-}
-// JSON escapes only controls below the blank; a terminal acts on others too.
-std::string printable(const Json& line) {
-  const std::string whole = line.line();
-  std::string text;
-  for (std::string_view rest = whole; !rest.empty();) {
-    const CodePoint code = first_code_point(rest);
-    const auto value = static_cast<unsigned>(code.value);
-    if (!acts_unseen(code))
-      text += rest.substr(0, code.bytes);
-    else if (value < 0x10000)
-      text += escaped(value);
-    else
-      text += escaped(0xD7C0 + (value >> 10)) + escaped(0xDC00 + (value & 0x3FF));
-    rest.remove_prefix(code.bytes);
-  }
-  return text;
-}
-
 }  // namespace
 
 void dump(
@@ -80,7 +55,7 @@ void dump(
   for (const TestSet& set : tests) sets.push_back(set.name);
   const auto set = static_cast<std::size_t>(std::ranges::find(sets, options.set) - sets.begin());
   if (set == sets.size()) throw InputError("--dump-set: ", options.set, " given; one of ", joined(sets), " required");
-  std::cout << printable(line_about(name, task, options.set, sets, seed)) << '\n';
+  std::cout << line_about(name, task, options.set, sets, seed).line() << '\n';
   const std::int64_t there = set == 0   ? no_end
                              : set == 1 ? task.validation_sequences()
                                         : tests[set - 2].sequences,
@@ -91,7 +66,7 @@ void dump(
                         : set == 1 ? task.validation_batch(seed, written, batch_size)
                                    : task.test_batch(set - 2, seed, written, batch_size);
     for (index_t row = 0; row < batch.sequences && written < end; ++row, ++written)
-      std::cout << printable(line_of(task, batch.row(row), written)) << '\n';
+      std::cout << line_of(task, batch.row(row), written).line() << '\n';
   }
 }
 
