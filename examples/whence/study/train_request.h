@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_record.h"
