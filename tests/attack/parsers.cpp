@@ -19,7 +19,7 @@
 #include <system_error>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/language/corpus.h"

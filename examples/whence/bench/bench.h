@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "examples/whence/bench/ceilings.h"
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/report/table.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 
 namespace whence {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
