@@ -143,7 +143,7 @@ const std::vector<Refusal> rows{
     {cope + "--bidirectional", 2, "--bidirectional: given with cope(p_max=3); a causal mask is required"},
     {cope + "--init 3", 2, "--init: given; the file has every parameter, so that it has no effect; leave it out\n"},
     {"probe --scheme cope(p_max=3) --in logits --out out --executor strips", 2,
-        "--executor: strips given with a tensor cotangent_logits; "},
+        "cotangent_logits: a tensor given with executor strips, which never holds the logits; "},
     {"probe --scheme cope(p_max=3) --in in --out ./in", 2,
         "--out: ./in given; another file than the one that is read required; "},
     {"probe --scheme sinusoidal --in x --out out --scale 2", 2, "--scale: 2 given; it has no effect without "},
