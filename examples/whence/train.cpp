@@ -73,7 +73,7 @@ void declare_options(Request& request) {
   declare(line, request.training);
   declare_json(line, &request.json);
   line.text("out", &request.out,
-          {"folder for checkpoints, logs and results; a number is added to the default if a run is there"})
+          {"the folder to write, of checkpoints, logs and results; a number is added to the default if a run is there"})
       .text("from", &request.from,
           {"repeat the run of this run.json; other options on the command line override its own"});
   declare(line, request.machine);
@@ -257,23 +257,6 @@ void look_inside(const Request& request, const Study& study) {
   }
 }
 
-// Loads other initial weights for a new run; a resumed run has its own.
-void begin_with_weights(TrainingJob& job, RunRecord& record, Transformer& model, const std::string& folder) {
-  if (const std::string file = folder + "/run.json"; fs::exists(file))
-    language::require_same_meaning(read_run_record(file), model.options(), folder);
-  const auto first = std::make_shared<language::FirstWeights>(language::read_first_weights(folder));
-  job.description.emplace_back("weights-of", first->sha256);
-  record.facts.emplace_back("weights-of.sha256", first->sha256);
-  job.begin_with = [&model, first, folder] {
-    const auto list = [](const std::vector<std::string>& names) {
-      return names.empty() ? "none" : first_few(names, ", ");
-    };
-    const language::Taken found = language::take_weights(first->tensors, model.parameters(), folder);
-    std::cout << "weights: " << found.taken << " tensors of " << one_line(folder)
-              << "; dropped: " << list(found.dropped) << "; new: " << list(found.fresh) << std::endl;
-  };
-}
-
 void print_trained(const TrainingResult& trained) {
   std::cout << "trained: " << trained.steps << " steps, " << time_text(trained.seconds) << " here, "
             << with_unit(trained.tokens_per_second) << " tokens/s";
@@ -311,7 +294,12 @@ int train_and_test(Request& request, Communicator* ranks) {
   TrainingJob job = job_of(study, model, training);
   RunRecord record = record_of(request, model, study);
   record.facts.emplace_back("planned_peak_bytes", std::to_string(memory.peak));
-  if (!request.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, request.weights_of);
+  if (!request.weights_of.empty() && !training.resume) {
+    const auto first = std::make_shared<language::FirstWeights>(request.weights_of, model.options());
+    job.description.emplace_back("weights-of", first->hash());
+    record.facts.emplace_back("weights-of.sha256", first->hash());
+    job.begin_with = [&model, first] { std::cout << first->take(model.parameters()) << std::endl; };
+  }
   job.record = text_of(record);
   const TrainingResult trained = train(job, training);
   if (!speaks(ranks)) return 0;

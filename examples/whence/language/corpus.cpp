@@ -238,8 +238,9 @@ void check(const Fields& line, const CorpusOptions& options) {
 void refuse_inside_text(const Fields& line, const CorpusOptions& options, const fs::path& output) {
   for (std::size_t part = 0; part < part_count; ++part)
     for (const std::string& path : paths_of(options, part)) {
-      const fs::path below = fs::weakly_canonical(output).lexically_relative(fs::weakly_canonical(path));
-      if (is_folder(path) && !below.empty() && *below.begin() != "..")
+      if (!is_folder(path)) continue;
+      const fs::path below = fs::weakly_canonical(fs::absolute(output)).lexically_relative(fs::canonical(path));
+      if (!below.empty() && *below.begin() != "..")
         line.refuse("out", to_text("a folder outside of ", path),
             "all files below it are read as text, and those of the run would be too");
     }

@@ -65,14 +65,6 @@ bool positional(const std::string& path) {
   return path.starts_with("position.") || path.find(".position.") != std::string::npos;
 }
 
-// Names the option that decides a size.
-std::string option_of(const std::string& path) {
-  if (path == "embedding.weight" || path == "head.weight") return "--tokeniser, whose tokens are the rows, and --dim";
-  if (path.find(".attention.key.") != std::string::npos || path.find(".attention.value.") != std::string::npos)
-    return "--dim, --heads and --kv-heads";
-  return path.find(".mlp.") != std::string::npos ? "--dim, which the MLP's size follows," : "--dim";
-}
-
 }  // namespace
 
 Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser) {
@@ -96,17 +88,6 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
     if (name != "kv_heads" && !fields.given(name))
       throw FileError(place, ": model.", name, ": none found; the options of a language model's training required");
   return fields.model();
-}
-
-void require_same_meaning(const RunRecord& record, const TransformerOptions& model, const std::string& place) {
-  for (const auto& [name, value] : ModelFields(model).values()) {
-    const auto fact = std::ranges::find(record.facts, "model." + name, &Facts::value_type::first);
-    const std::string had = fact == record.facts.end() ? record.option(name) : fact->second;
-    for (const char* const each : {"heads", "activation", "norm", "norm_place", "causal", "scale_embedding"})
-      if (name == each && !had.empty() && had != value)
-        throw InputError("--weights-of: ", place, " has ", name, ' ', in_quotes(had), ", the model ", in_quotes(value),
-            "; the same required");
-  }
 }
 
 SavedModel language_model_without_weights(const std::string& folder, const std::string& executor) {
@@ -142,25 +123,34 @@ SavedModel load_language_model(const std::string& folder, const std::string& exe
   return saved;
 }
 
-FirstWeights read_first_weights(const std::string& folder) {
+FirstWeights::FirstWeights(const std::string& folder, const TransformerOptions& model) : folder_(folder) {
   std::error_code unreadable;
-  if (std::filesystem::exists(folder + "/config.json", unreadable) &&
-      !std::filesystem::exists(folder + "/run.json", unreadable))
+  const bool is_run = std::filesystem::exists(folder + "/run.json", unreadable);
+  if (!is_run && std::filesystem::exists(folder + "/config.json", unreadable))
     throw InputError("--weights-of: ", folder, " given, a model of Hugging Face; the folder of a run required; ",
         "examples/experiments/convert.py makes one of it");
-  FirstWeights found{read_safetensors(folder + "/weights.safetensors").tensors, {}};
+  const RunRecord record = is_run ? read_run_record(folder + "/run.json") : RunRecord();
+  const ModelFields fields(model);
+  for (const auto& [name, value] : fields.values()) {
+    const auto fact = std::ranges::find(record.facts, "model." + name, &Facts::value_type::first);
+    const std::string had = fact == record.facts.end() ? record.option(name) : fact->second;
+    for (const char* const each : {"heads", "activation", "norm", "norm_place", "causal", "scale_embedding"})
+      if (name == each && !had.empty() && had != value)
+        throw InputError("--weights-of: ", folder, " has ", name, ' ', in_quotes(had), ", the model ", in_quotes(value),
+            "; the same required");
+  }
+  tensors_ = read_safetensors(folder + "/weights.safetensors").tensors;
   Sha256 hash;
-  for (const auto& [name, tensor] : found.tensors) {
+  for (const auto& [name, tensor] : tensors_) {
     hash.add(to_text(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n'));
     hash.add({tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())});
   }
-  found.sha256 = hash.hexadecimal();
-  return found;
+  hash_ = hash.hexadecimal();
 }
 
-Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter>& into, const std::string& place) {
-  std::map<std::string, Tensor> theirs(from.begin(), from.end());
-  Taken found;
+std::string FirstWeights::take(const std::vector<Module::Parameter>& into) const {
+  std::map<std::string, Tensor> theirs(tensors_.begin(), tensors_.end());
+  std::vector<std::string> dropped, fresh;
   std::vector<std::pair<Tensor, Tensor>> pairs;
   for (const Module::Parameter& parameter : into) {
     const auto entry = theirs.find(parameter.path);
@@ -168,23 +158,26 @@ Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter
       pairs.emplace_back(entry->second, parameter.tensor.detach());
       theirs.erase(entry);
     } else if (positional(parameter.path)) {
-      found.fresh.push_back(parameter.path);
+      fresh.push_back(parameter.path);
     } else if (entry == theirs.end()) {
-      throw InputError("--weights-of: ", place, " has no ", parameter.path, "; the same --layers and kinds required");
+      throw InputError("--weights-of: ", folder_, " has no ", parameter.path, "; the same --layers and kinds required");
     } else {
-      throw InputError("--weights-of: ", parameter.path, " of ", place, " is ", entry->second.shape(),
-          ", the model's is ", parameter.tensor.shape(), "; the same required: ", option_of(parameter.path));
+      throw InputError("--weights-of: ", parameter.path, " of ", folder_, " is ", entry->second.shape(),
+          ", the model's is ", parameter.tensor.shape(), "; the same --dim, --heads and --tokeniser required");
     }
   }
   for (const auto& [path, tensor] : theirs) {
     if (!positional(path))
       throw InputError(
-          "--weights-of: ", place, " has ", path, ", which the model lacks; the same --layers and kinds required");
-    found.dropped.push_back(path);
+          "--weights-of: ", folder_, " has ", path, ", which the model lacks; the same --layers and kinds required");
+    dropped.push_back(path);
   }
   for (const auto& [source, target] : pairs) raw::copy_into(raw::to_device(source, target.device()), target);
-  found.taken = pairs.size();
-  return found;
+  const auto list = [](const std::vector<std::string>& names) {
+    return names.empty() ? "none" : first_few(names, ", ");
+  };
+  return to_text("weights: ", pairs.size(), " tensors of ", one_line(folder_), "; dropped: ", list(dropped),
+      "; new: ", list(fresh));
 }
 
 }  // namespace whence::language

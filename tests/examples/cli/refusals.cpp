@@ -134,7 +134,6 @@ const std::vector<Refusal> rows{
     {"sharpness run", 2,
         "whence: \"sharpness\" given; a command required; Run.hessian() of `import whence` does this now\n"},
     {"look lm --out /dev/full", 4, "/dev/full: cannot write: "},
-    {"conformance rope --json /dev/full --quiet", 4, "/dev/full: cannot write: "},
     // commands that are scripts now
     {"lab flip_flop", 2, "whence: \"lab\" given; a command required; examples/experiments/lab.py does this now\n"},
     {"convert gpt2 --out x", 2,
