@@ -11,8 +11,9 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/machine/model_plan.h"
+#include "examples/whence/machine/memory.h"
+#include "examples/whence/machine/models.h"
+#include "examples/whence/machine/ranks.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
@@ -33,8 +34,7 @@ PlannedTraining planned(const TrainRequest& request, const Study& study, Device 
       .device = device,
       .precision = training.precision,
       .accumulate = training.ranks ? training.accumulate / training.ranks->size() : training.accumulate,
-      .shared = training.ranks != nullptr,
-      .optimizer = optimizer_of(training)};
+      .shared = training.ranks != nullptr};
 }
 
 // Throws DoesNotFit, before the model takes memory, if the run's checkpoints are of another model.
@@ -53,7 +53,7 @@ TrainingMemory require_room(const TrainRequest& request, const Study& study, Dev
   const PlannedTraining plan = planned(request, study, device);
   const std::size_t free = free_memory(device);
   const TrainingMemory memory = require_step_memory(plan, free);
-  std::cout << memory_text(memory, free) << std::flush;
+  std::cout << require_shown_memory("a step", memory.peak, free, step_remedies) << '\n';
   PlannedPass tests = study.largest_pass(request.settings().training.seed);
   tests.model = plan.model, tests.device = device;
   std::cout << "tests: " << require_pass_memory(tests) << std::endl;
@@ -135,7 +135,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks) {
   const TrainingMemory memory = require_room(request, study, placement.device);
 
   Transformer model(request.model());
-  if (settings.preset == "mini" && !request.line().given("preset") && settings.from.empty() && !training.resume)
+  if (settings.preset == "mini" && !request.line().given("preset") && !training.resume)
     std::cout << "sizes: a laptop's (" << request.study().mini()
               << ") where none are typed; --preset paper has the paper's\n";
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
@@ -170,13 +170,12 @@ std::vector<std::string> with_resumed_folder(std::vector<std::string> words) {
 
 // Handles a command line without a study: --help, or an error.
 int run_without_study(CommandLine& line, const std::vector<std::string>& words) {
-  std::string from;
   bool resume = false;
   std::vector<std::string> name;
   line.names("TASK", &name, "a task of `whence tasks`, a file or a folder. TASK --help shows its options");
-  line.text("from", &from, {"repeat the run of this run.json"});
   line.flag("resume", &resume, {"continue the run in the folder RUN that follows"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
+  line.elsewhere("from", "the options of a run.json repeat its run, --resume RUN continues it");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
   line.example("whence train austen.txt", "a text: the task lm with --data");
@@ -206,8 +205,8 @@ int run(CommandLine& line) {
     look_inside(*request, *study);
     return 0;
   }
-  return run_as_ranks(request->line(), settings.ranks, request->machine(),
-      [&](Communicator* ranks) { return train_and_test(*request, ranks); });
+  return run_as_ranks(
+      request->line(), request->machine(), [&](Communicator* ranks) { return train_and_test(*request, ranks); });
 }
 
 const RegisterCommand registered{

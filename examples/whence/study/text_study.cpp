@@ -11,7 +11,7 @@
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
 #include "nn/io/files.h"

@@ -12,9 +12,10 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
+#include "tensor/ranks/ranks.h"
 
 namespace whence {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 // The options that people change. `--help all` has the rest.
 const std::vector<std::string> everyday{"variables", "operations", "tokens", "blanks", "train-to", "test-to", "data",
     "tokeniser", "length", "batch", "dump", "preset", "scheme", "dim", "layers", "heads", "steps", "lr", "seed",
-    "validate-every", "keep-best", "resume", "quiet", "out", "from", "threads", "device"};
+    "validate-every", "resume", "quiet", "out", "threads", "device"};
 
 // InputError if the record has a given option that no run of this study records.
 void refuse_unknown_options(const Fields& fields, const RunRecord& record) {
@@ -94,8 +95,8 @@ TrainRequest::TrainRequest(
   }
   page_ = line_.parse(words);
   if (page_) return;
-  line_.refuse_unless("preset", !repeated_ || preset_ == recorded || (recorded.empty() && !typed.contains("from")),
-      "beside a run.json of another preset");
+  line_.refuse_unless(
+      "preset", !repeated_ || preset_ == recorded || recorded.empty(), "beside a run.json of another preset");
   line_.refuse_unless("weights-of", !typed.contains("resume") || !typed.contains("weights-of"), "beside --resume");
   std::vector<std::string> files;
   if (repeated_ && !typed.contains("data"))
@@ -119,13 +120,9 @@ void TrainRequest::declare_options() {
            "dropped, the new one's begin as usual"});
   declare(line_, settings_.training);
   declare_json(line_, &settings_.json);
-  line_
-      .text("out", &settings_.out,
-          {"folder for checkpoints, logs and results; a number is added to the default if a run is there"})
-      .text("from", &settings_.from,
-          {"repeat the run of this run.json; other options on the command line override its own"});
+  line_.text("out", &settings_.out,
+      {"folder for checkpoints, logs and results; a number is added to the default if a run is there"});
   declare(line_, settings_.machine);
-  declare(line_, settings_.ranks);
   line_.heading("Looking inside")
       .flag("describe", &settings_.describe,
           {"print the parameters and what one training step keeps for backward, by op and line, and end; with --json "
@@ -135,7 +132,9 @@ void TrainRequest::declare_options() {
   line_.everyday(everyday)
       .example(to_text("whence train ", study_->name(), " --out runs/a"), "minutes on a laptop")
       .example("whence train --resume runs/a --steps 5000", "the run goes on")
-      .example("whence train --from runs/a/run.json --out runs/b", "the same run again")
+      .example(to_text("mpirun -n 2 whence train ", study_->name()),
+          "by two processes, in a build with -DWHENCE_MPI=ON, or by those of srun: they share a step's --accumulate "
+          "parts, or without it the --batch, and the weights have the same bits for 1, 2, 4, 8 ... of them")
       .example(to_text("whence train ", study_->name(), " --describe --graph step.dot"),
           "parameters, memory by op and line, and the graph of one step");
 }
@@ -177,8 +176,7 @@ void TrainRequest::require_recorded_data(const Study& study) const {
   if (now == repeated_->data) return;
   const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", repeated_->data,
       "; the same data required; version ", repeated_->version, " made them, this is ", WHENCE_VERSION);
-  if (settings_.training.resume) throw DoesNotFit("--resume: ", problem);
-  throw FileError("--from: ", problem);
+  throw DoesNotFit("--resume: ", problem);
 }
 
 void TrainRequest::place(Device device, Communicator* ranks) {

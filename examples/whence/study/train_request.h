@@ -9,7 +9,6 @@
 
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/machine/placement.h"
-#include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/study.h"
 
@@ -19,10 +18,9 @@ struct TrainSettings {
   ModelChoice model;
   TrainingOptions training;
   bool json = false;
-  std::string preset = "mini", out, from, weights_of, graph;
+  std::string preset = "mini", out, weights_of, graph;
   bool describe = false;
   MachineOptions machine;
-  RankOptions ranks;
 };
 
 class TrainRequest {
@@ -63,7 +61,7 @@ class TrainRequest {
 };
 
 // Reads the words after "train": a study's name, a file or a folder, and options. Without a name the study is that of
-// the repeated or resumed run (--from, --resume). FileError for a damaged record, which may be the only reason why
+// the resumed run. FileError for a damaged record, which may be the only reason why
 // options are refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
 
