@@ -55,7 +55,7 @@ COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "s
 FEW = 8  # questions; a mean of fewer is not normal
 READABLE = 4  # test sets; for more, tables and dots show the average
 OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines".split())
-OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
+OURS = set("scheme seed preset device out threads resume quiet json beside dump describe graph help".split())
 GONE = {"--slurm": "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them",
         "--latex": "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown", "--maps": "figures.py RUN RUN ... draws runs side by side"}
 
@@ -93,7 +93,7 @@ def tasks_of(names: list[str]) -> list[str]:
 
 
 def words_of(options: dict[str, Any]) -> list[str]:
-    """{"keep-best": True, "steps": 300} as on a command line."""
+    """{"check-finite": True, "steps": 300} as on a command line."""
     return [f"--{name}" if value is True or value == "true" else f"--{name}={value}" for name, value in options.items()]
 
 
@@ -486,7 +486,7 @@ def parts(text: str) -> list[str]:
 
 
 def settings_of(text: str) -> dict[str, Any]:
-    """ "steps=300 keep-best name='two words'" as a dict."""
+    """ "steps=300 check-finite name='two words'" as a dict."""
     return {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}
 
 

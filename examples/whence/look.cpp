@@ -56,7 +56,7 @@ void declare_subject(CommandLine& line, Options& options) {
            "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
       .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"seed of the numbers drawn for a scheme"})
       .flag("bidirectional", &subject.bidirectional, {"for a scheme: every query sees every key"});
-  declare_accept_damaged(line);
+  line.elsewhere("accept-damaged", "restore the file from a copy");
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
 }
 
@@ -136,7 +136,7 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
                    "a pass that is shown whole; the playground answers by itself"},
       {{"out"}, !prints, "a page"}, {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
-      {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
+      {{"text", "prompt", "task-sample", "step", "checkpoints"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
       {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"},
       {{"from-sample", "from-prompt"}, !drawn, "the folder of a run"},

@@ -16,8 +16,8 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/machine/model_plan.h"
+#include "examples/whence/machine/memory.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/report/table.h"
@@ -38,20 +38,19 @@ using Words = std::vector<std::string>;
 // The options that people change. `--help all` has the rest.
 const Words everyday{"variables", "operations", "tokens", "blanks", "train-to", "test-to", "data", "tokeniser",
     "length", "batch", "dump", "preset", "scheme", "dim", "layers", "heads", "steps", "lr", "seed", "validate-every",
-    "keep-best", "resume", "quiet", "out", "from", "threads", "device"};
+    "resume", "quiet", "out", "threads", "device"};
 
-// One command line, with the study that it names and the run that it repeats or resumes.
+// One command line, with the study that it names and the run that it resumes.
 struct Request {
   std::unique_ptr<StudyOptions> study;
-  std::optional<RunRecord> repeated;
+  std::optional<RunRecord> resumed;
   CommandLine line;
   bool as_recorded = false;                // no option of that run has another value
   ModelChoice of_study = {}, choice = {};  // of_study: the study's model before its options were read
   TrainingOptions training = {};
-  std::string preset = "mini", out = {}, from = {}, weights_of = {}, graph = {};
+  std::string preset = "mini", out = {}, weights_of = {}, graph = {};
   bool json = false, describe = false;
   MachineOptions machine = {};
-  RankOptions ranks = {};
 
   // The study's model, with the choices of the command line.
   TransformerOptions model() const { return with(study->model(), choice); }
@@ -73,11 +72,8 @@ void declare_options(Request& request) {
   declare(line, request.training);
   declare_json(line, &request.json);
   line.text("out", &request.out,
-          {"the folder to write, of checkpoints, logs and results; a number is added to the default if a run is there"})
-      .text("from", &request.from,
-          {"repeat the run of this run.json; other options on the command line override its own"});
+      {"the folder to write, of checkpoints, logs and results; a number is added to the default if a run is there"});
   declare(line, request.machine);
-  declare(line, request.ranks);
   line.heading("Looking inside")
       .flag("describe", &request.describe,
           {"print the parameters and what one training step keeps for backward, by op and line, and end; with --json "
@@ -86,7 +82,9 @@ void declare_options(Request& request) {
       .everyday(everyday)
       .example(to_text("whence train ", study.name(), " --out runs/a"), "minutes on a laptop")
       .example("whence train --resume runs/a --steps 5000", "the run goes on")
-      .example("whence train --from runs/a/run.json --out runs/b", "the same run again")
+      .example(to_text("mpirun -n 2 whence train ", study.name()),
+          "by two processes, in a build with -DWHENCE_MPI=ON, or by those of srun: they share a step's --accumulate "
+          "parts, or without it the --batch, and the weights have the same bits for 1, 2, 4, 8 ... of them")
       .example(to_text("whence train ", study.name(), " --describe --graph step.dot"),
           "parameters, memory by op and line, and the graph of one step");
 }
@@ -109,22 +107,22 @@ std::optional<std::string> read_options(Request& request, const Words& words) {
       typed, [](const auto& each) { return never_recorded.contains(each.first) && each.first != "preset"; });
   std::string recorded;
   Words files;
-  for (const auto& [name, value] : request.repeated ? request.repeated->facts : Facts()) {
+  for (const auto& [name, value] : request.resumed ? request.resumed->facts : Facts()) {
     if (name == "preset") recorded = value;
     if (name == "file" && !typed.contains("data")) files.push_back(value);
   }
   request.preset = typed.contains("preset") ? typed.at("preset") : recorded.empty() ? "mini" : recorded;
   if (request.preset == "mini")
     for (const Word& word : words_of(request.study->mini(), "--preset")) line.set_default(word.name, word.value);
-  if (request.repeated) {
-    for (const std::string& name : request.repeated->given)
+  if (request.resumed) {
+    for (const std::string& name : request.resumed->given)
       if (!line.has(name) || never_recorded.contains(name))
         throw InputError("given: ", in_quotes(name), " found; an option that runs of ",
-            in_quotes(request.repeated->subject), " record required");
-    set_recorded(line, *request.repeated);
+            in_quotes(request.resumed->subject), " record required");
+    set_recorded(line, *request.resumed);
   }
   if (auto page = line.parse(words)) return page;
-  line.refuse_unless("preset", !request.repeated || request.preset == recorded, "beside a run.json of another preset");
+  line.refuse_unless("preset", !request.resumed || request.preset == recorded, "beside a run.json of another preset");
   line.refuse_unless("weights-of", !typed.contains("resume") || !typed.contains("weights-of"), "beside --resume");
   line.add_names(files);
   TrainingOptions& training = request.training;
@@ -159,16 +157,14 @@ RunRecord record_of(const Request& request, const Transformer& model, const Stud
   return record;
 }
 
-// FileError or DoesNotFit if a run is repeated with its own options alone, and its data have changed.
+// DoesNotFit if a run is resumed with its own options alone, and its data have changed.
 void require_recorded_data(const Request& request, const Study& study) {
-  if (!request.repeated || !request.as_recorded) return;
-  const RunRecord& record = *request.repeated;
+  if (!request.resumed || !request.as_recorded) return;
+  const RunRecord& record = *request.resumed;
   const std::string now = study.data(request.training.seed);
   if (now == record.data) return;
-  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", record.data,
+  throw DoesNotFit("--resume: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
       "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
-  if (request.training.resume) throw DoesNotFit("--resume: ", problem);
-  throw FileError("--from: ", problem);
 }
 
 // --accumulate counts over all ranks. Without it the ranks share --batch, a part of a step each, and both are recorded
@@ -200,8 +196,7 @@ PlannedTraining planned(const Request& request, const Study& study, Device devic
       .device = device,
       .precision = training.precision,
       .accumulate = training.ranks ? training.accumulate / training.ranks->size() : training.accumulate,
-      .shared = training.ranks != nullptr,
-      .optimizer = optimizer_of(training)};
+      .shared = training.ranks != nullptr};
 }
 
 // Throws DoesNotFit, before the model takes memory, if the run's checkpoints are of another model.
@@ -219,7 +214,7 @@ TrainingMemory require_room(const Request& request, const Study& study, Device d
   const PlannedTraining plan = planned(request, study, device);
   const std::size_t free = free_memory(device);
   const TrainingMemory memory = require_step_memory(plan, free);
-  std::cout << memory_text(memory, free) << std::flush;
+  std::cout << require_shown_memory("a step", memory.peak, free, step_remedies) << '\n';
   PlannedPass tests = study.largest_pass(request.training.seed);
   tests.model = plan.model, tests.device = device;
   std::cout << "tests: " << require_pass_memory(tests) << std::endl;
@@ -283,7 +278,7 @@ int train_and_test(Request& request, Communicator* ranks) {
   const TrainingMemory memory = require_room(request, study, placement.device);
 
   Transformer model(request.model());
-  if (request.preset == "mini" && !request.line.given("preset") && !request.repeated)
+  if (request.preset == "mini" && !request.line.given("preset") && !request.resumed)
     std::cout << "sizes: a laptop's (" << request.study->mini()
               << ") where none are typed; --preset paper has the paper's\n";
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
@@ -351,13 +346,12 @@ Words with_resumed_folder(Words words) {
 
 // Handles a command line without a study: --help, or an error.
 int run_without_study(CommandLine& line, const Words& words) {
-  std::string from;
   bool resume = false;
   Words name;
   line.names("TASK", &name, "a task of `whence tasks`, a file or a folder. TASK --help shows its options");
-  line.text("from", &from, {"repeat the run of this run.json"});
   line.flag("resume", &resume, {"continue the run in the folder RUN that follows"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
+  line.elsewhere("from", "the options of a run.json repeat its run, --resume RUN continues it");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
   line.example("whence train austen.txt", "a text: the task lm with --data");
@@ -373,7 +367,7 @@ int run_without_study(CommandLine& line, const Words& words) {
 int run(CommandLine& line) {
   Words words = with_resumed_folder(line.words());
   const std::string name = take_name(words);
-  const auto from = record_to_repeat(options_in(words));
+  const auto from = record_to_resume(options_in(words));
   if (name.empty() && !from) return run_without_study(line, words);
   std::optional<RunRecord> record;
   if (from) record = read_run_record(*from);
@@ -381,7 +375,7 @@ int run(CommandLine& line) {
     throw InputError(*from, ": is a run of ", record->subject, ", ", name, " given; the same required");
   auto study = find_study(from ? record->subject : name);
   CommandLine own("whence train " + study->name(), study->title());
-  Request request{.study = std::move(study), .repeated = std::move(record), .line = std::move(own)};
+  Request request{.study = std::move(study), .resumed = std::move(record), .line = std::move(own)};
   declare_options(request);
   try {
     if (const auto page = read_options(request, words)) {
@@ -396,8 +390,8 @@ int run(CommandLine& line) {
   }
   if (request.study->shows_data(request.training.seed)) return 0;
   if (!request.describe && request.graph.empty())
-    return run_as_ranks(request.line, request.ranks, request.machine,
-        [&](Communicator* ranks) { return train_and_test(request, ranks); });
+    return run_as_ranks(
+        request.line, request.machine, [&](Communicator* ranks) { return train_and_test(request, ranks); });
   const auto made = request.study->make(request.line, request.training);
   if (!request.json) std::cout << made->summary(request.training.seed);
   look_inside(request, *made);

@@ -12,7 +12,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/output_file.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/report/table.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -97,12 +97,6 @@ std::string jsonl_as_csv(const fs::path& path) {
     table.row(cells);
   }
   return table.csv();
-}
-
-void declare_accept_damaged(Fields& options) {
-  on_damage.accept = false;
-  options.flag("accept-damaged", &on_damage.accept,
-      {"load weights and checkpoints whose checksums are wrong, with a warning, in place of an error"});
 }
 
 void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights) {

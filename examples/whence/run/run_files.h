@@ -30,9 +30,6 @@ void truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
 // lacks it. FileError when a line is no JSON object.
 [[nodiscard]] std::string jsonl_as_csv(const std::filesystem::path& path);
 
-// Declares --accept-damaged, which loads files whose checksums are wrong (nn/io/files.h).
-void declare_accept_damaged(Fields& options);
-
 // Checks before any part of the model is made: FileError if a model of these sizes and this scheme, which `place`
 // names, has more parameters than the weights' file has room for; OutOfMemory if they take more than is free;
 // InputError as from Transformer.

@@ -90,8 +90,8 @@ std::string text_of(const RunRecord& record) {
   return text.replace(text.rfind(zeros), zeros.size(), sha256(text));
 }
 
-const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
-    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "communicator", "rank-limit"};
+const std::set<std::string> never_recorded{
+    "out", "preset", "resume", "quiet", "json", "threads", "device", "dump", "describe", "graph"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   refuse_folder_of_runs(path);
@@ -133,8 +133,7 @@ void set_recorded(Fields& fields, const RunRecord& record) {
   }
 }
 
-std::optional<std::string> record_to_repeat(const TypedOptions& typed) {
-  if (const auto from = typed.find("from"); from != typed.end() && !from->second.empty()) return from->second;
+std::optional<std::string> record_to_resume(const TypedOptions& typed) {
   if (!typed.contains("out") || !typed.contains("resume")) return std::nullopt;
   std::error_code ignored;
   const std::filesystem::path record = std::filesystem::path(typed.at("out")) / "run.json";

@@ -44,7 +44,7 @@ using TypedOptions = std::map<std::string, std::string>;
 // Gives the run's values to those options that `fields` has. Options that were given then are given now; others are defaults.
 void set_recorded(Fields& fields, const RunRecord& record);
 
-// Reads the run.json that a command line names: with --from, that file; with --resume, the one in --out if there is one.
-[[nodiscard]] std::optional<std::string> record_to_repeat(const TypedOptions& typed);
+// Reads the run.json that a command line names: with --resume the one in --out, if there is one.
+[[nodiscard]] std::optional<std::string> record_to_resume(const TypedOptions& typed);
 
 }  // namespace whence

@@ -18,12 +18,11 @@
 #include "examples/whence/cli/output_file.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
-#include "nn/io/safetensors.h"
 #include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
@@ -32,9 +31,7 @@
 namespace whence {
 namespace {
 
-constexpr const char* best_weights = "best.safetensors";
-
-// The files of one run: checkpoints, logs, the weights at the end and at the best validation, in f32. None if the
+// The files of one run: checkpoints, logs, the weights at the end, in f32. None if the
 // options name no folder, or on ranks other than 0.
 class RunFolder {
  public:
@@ -205,8 +202,6 @@ void take_steps(
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   if (options.validate_every > 0 && !job.validate)
     throw Error("training: validation requested; a job that can validate required");
-  if (options.keep_best && options.folder.empty())
-    throw Error("training: the best weights requested; a folder to keep them in required");
   Communicator* const ranks = options.ranks;
   const auto for_any = [ranks](bool here) { return ranks ? any_of_ranks(*ranks, here) : here; };
   // A rank that ends before its files are written may end the others too: mpirun then ends all.
@@ -214,7 +209,7 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   MixedPrecision precision(optimizer_of(options), initialised(job, options), options.precision, options.scaling);
   const std::optional<LossScale>& scale = precision.loss_scale();
   const auto skipped = [&] { return scale ? scale->state().skipped : 0; };
-  const bool wants_graph = options.device.is_gpu() && options.cuda_graph == "yes";
+  const bool wants_graph = options.device.is_gpu() && options.cuda_graph;
   TrainingStep step(precision, job.batch, checked(job, options),
       {.accumulate = options.accumulate,
           .clip = options.clip,
@@ -231,8 +226,6 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   carried.restore(state.facts);
   take_other_end(options, state);
   if (folder.writes() && !job.record.empty()) write_file(folder.file("run.json"), job.record);
-  const auto ends_with_best = [&] { return options.keep_best && carried.best_step > 0 && speaks(ranks); };
-  if (ends_with_best()) (void)read_safetensors(folder.file(best_weights));
 
   TrainingResult result{.steps = state.step};
   std::int64_t tokens = 0;
@@ -240,7 +233,7 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   std::string said;
   const auto say_not_recorded = [&](const std::string& reason) {
     if (reason.empty() || !std::exchange(said, reason).empty()) return;
-    progress.note("cuda-graph: steps are not recorded, as " + reason);
+    progress.note("steps are not recorded as a graph, as " + reason);
   };
   if (wants_graph) say_not_recorded(why_not_recordable(job, options));
 
@@ -280,10 +273,8 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
       record.add("validation_" + name, value);
       text += to_text(", ", name, " ", fixed(value, 2));
     }
-    if (carried.best_step == 0 || validation.score < carried.best_score) {
+    if (carried.best_step == 0 || validation.score < carried.best_score)
       carried.best_step = n, carried.best_score = validation.score;
-      if (options.keep_best && folder.writes()) save_weights(folder.file(best_weights), precision.weights());
-    }
     folder.log(record);
     progress.note(text);
   };
@@ -314,7 +305,6 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   save(result.steps, {});
   result.skipped = skipped(), result.loss_scale = scale ? scale->value() : 0;
   result.best_step = carried.best_step, result.best_score = carried.best_score;
-  if (ends_with_best()) load_weights(folder.file(best_weights), precision.weights()), precision.round_weights();
   if (folder.writes()) {
     save_weights(folder.file("weights.safetensors"), precision.weights());
     write_file(folder.file("metrics.csv"), jsonl_as_csv(folder.file("metrics.jsonl")));  // for spreadsheets

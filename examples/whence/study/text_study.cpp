@@ -10,7 +10,7 @@
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
 #include "nn/io/files.h"

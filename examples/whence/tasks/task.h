@@ -181,7 +181,7 @@ const TaskInfo& find_task(const std::string& name);  // InputError with the near
 [[nodiscard]] std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options = {});
 
 // Returns the most probable token of each row of logits [... v]. The first of equals; -1, never right, if a logit is
-// nan. Tokens below `first` are excluded.
-[[nodiscard]] Tokens most_probable(const Tensor& logits, std::int64_t first = 0);
+// nan.
+[[nodiscard]] Tokens most_probable(const Tensor& logits);
 
 }  // namespace whence::tasks

@@ -7,7 +7,7 @@
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/language/sampling.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
