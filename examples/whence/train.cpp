@@ -299,7 +299,7 @@ int train_and_test(Request& request, Communicator* ranks) {
   const TrainingResult trained = train(job, training);
   if (!speaks(ranks)) return 0;
   print_trained(trained);
-  std::string files = "weights.safetensors, run.json, metrics.jsonl, metrics.csv, checkpoints/";
+  std::string files = "weights.safetensors, run.json, metrics.jsonl, checkpoints/";
   for (const std::string& file : study.test(model, trained, training)) files += ", " + file;
   std::cout << "written: " << one_line(request.out) << "/{" << files << "}\n";
   json.lines(read_file(training.folder / "results.jsonl"));

@@ -104,11 +104,6 @@ RunRecord read_run_record(const std::filesystem::path& path) {
     throw FileError(path.string(),
         ": is damaged: its SHA-256 is not what its seal says; restore it from a copy; if you ",
         "changed it yourself, take the seal out");
-  for (const auto& [name, value] : record.facts)  // a run without a seal says these twice
-    if (const std::string option = name.starts_with("model.") ? record.option(name.substr(6)) : "";
-        !option.empty() && option != value)
-      throw FileError(path.string(), ": is damaged: ", name, " is ", in_quotes(value), ", the option ",
-          in_quotes(option), "; the same required");
   return record;
 }
 
