@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -34,6 +35,19 @@ namespace {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+
+// Reads the options among the words of a command line, each with the text after "=", or else the next word.
+using TypedOptions = std::map<std::string, std::string>;
+TypedOptions options_in(const Words& words) {
+  TypedOptions options;
+  for (std::size_t k = 0; k < words.size(); ++k) {
+    if (!words[k].starts_with("--")) continue;
+    const std::size_t equals = words[k].find('=');
+    const std::string next = k + 1 < words.size() ? words[k + 1] : "";
+    options[words[k].substr(2, equals - 2)] = equals == std::string::npos ? next : words[k].substr(equals + 1);
+  }
+  return options;
+}
 
 // The options that people change. `--help all` has the rest.
 const Words everyday{"variables", "operations", "tokens", "blanks", "train-to", "test-to", "data", "tokeniser",
@@ -324,8 +338,7 @@ std::string take_name(Words& words) {
   const std::string name = words[0];
   words.erase(words.begin());
   if (std::ranges::count(study_names(), name) > 0) return name;
-  std::error_code none;
-  if (!fs::exists(name, none)) refuse_missing(name);
+  if (std::error_code none; !fs::exists(name, none)) refuse_missing(name);
   const auto first = first_json_line(first_line_of(name));
   const TypedOptions typed = options_in(words);
   const std::string field = typed.contains("field") ? typed.at("field") : language::CorpusOptions().field;
@@ -367,13 +380,15 @@ int run_without_study(CommandLine& line, const Words& words) {
 int run(CommandLine& line) {
   Words words = with_resumed_folder(line.words());
   const std::string name = take_name(words);
-  const auto from = record_to_resume(options_in(words));
-  if (name.empty() && !from) return run_without_study(line, words);
+  TypedOptions typed = options_in(words);
+  const std::string file = typed["out"] + "/run.json";
+  std::error_code none;
   std::optional<RunRecord> record;
-  if (from) record = read_run_record(*from);
-  if (from && !name.empty() && name != record->subject)
-    throw InputError(*from, ": is a run of ", record->subject, ", ", name, " given; the same required");
-  auto study = find_study(from ? record->subject : name);
+  if (typed.contains("resume") && fs::is_regular_file(file, none)) record = read_run_record(file);
+  if (name.empty() && !record) return run_without_study(line, words);
+  if (record && !name.empty() && name != record->subject)
+    throw InputError(file, ": is a run of ", record->subject, ", ", name, " given; the same required");
+  auto study = find_study(record ? record->subject : name);
   CommandLine own("whence train " + study->name(), study->title());
   Request request{.study = std::move(study), .resumed = std::move(record), .line = std::move(own)};
   declare_options(request);
@@ -385,8 +400,8 @@ int run(CommandLine& line) {
   } catch (const FileError&) { throw; } catch (const SystemError&) {
     throw;
   } catch (const InputError& unfit) {
-    if (!from || !request.as_recorded) throw;
-    throw FileError(*from, ": ", unfit.what());
+    if (!request.resumed || !request.as_recorded) throw;
+    throw FileError(file, ": ", unfit.what());
   }
   if (request.study->shows_data(request.training.seed)) return 0;
   if (!request.describe && request.graph.empty())

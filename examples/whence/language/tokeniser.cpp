@@ -19,9 +19,8 @@ constexpr const char* blanks = " \t\r\n";
 
 constexpr const char* kinds[] = {"bytes", "characters", "tokens"};
 
-Json file_of(Tokeniser::Kind kind, std::size_t vocabulary) {
-  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kinds[static_cast<std::size_t>(kind)]},
-      {"vocabulary", vocabulary}};
+Json file_of(const char* kind, std::size_t vocabulary) {
+  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind}, {"vocabulary", vocabulary}};
 }
 
 // Returns the bytes that a token file spells by characters U+0000 to U+00FF, because JSON has no bytes.
@@ -136,7 +135,7 @@ TokeniserPointer byte_tokeniser() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
   return std::make_unique<Tokeniser>(
-      Tokeniser::Kind::bytes, std::move(tokens), file_of(Tokeniser::Kind::bytes, 256).page(1) + '\n');
+      Tokeniser::Kind::bytes, std::move(tokens), file_of("bytes", 256).page(1) + '\n');
 }
 
 TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place) {
@@ -148,10 +147,9 @@ TokeniserPointer character_tokeniser(std::vector<std::string> characters, const 
     if (const auto [old, fresh] = seen.emplace(characters[i], i); !fresh)
       throw FileError(where, " is entry ", old->second, " again; each once required");
   }
-  const auto kind = Tokeniser::Kind::characters;
-  std::string json = file_of(kind, characters.size() + 1).add("characters", characters).page(1) + '\n';
+  std::string json = file_of("characters", characters.size() + 1).add("characters", characters).page(1) + '\n';
   characters.insert(characters.begin(), std::string(replacement_character));
-  return std::make_unique<Tokeniser>(kind, std::move(characters), std::move(json));
+  return std::make_unique<Tokeniser>(Tokeniser::Kind::characters, std::move(characters), std::move(json));
 }
 
 std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids) {

@@ -49,15 +49,6 @@ Pairs pairs_of(const Json& object) {
   return pairs;
 }
 
-// Refuses a folder of runs, such as a lab's, which has no run.json.
-void refuse_folder_of_runs(const std::filesystem::path& record) {
-  std::error_code none;
-  if (std::filesystem::exists(record, none)) return;
-  const std::filesystem::path folder = record.parent_path();
-  if (const std::vector<std::string> runs = runs_below(folder); !runs.empty())
-    throw InputError(folder.string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
-}
-
 }  // namespace
 
 std::vector<std::string> runs_below(const std::filesystem::path& folder) {
@@ -94,7 +85,11 @@ const std::set<std::string> never_recorded{
     "out", "preset", "resume", "quiet", "json", "threads", "device", "dump", "describe", "graph"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
-  refuse_folder_of_runs(path);
+  std::error_code none;
+  if (!std::filesystem::exists(path, none))
+    if (const auto runs = runs_below(path.parent_path()); !runs.empty())
+      throw InputError(path.parent_path().string(),
+          ": a folder of runs given; one of them required: ", first_few(runs, ", "));
   const std::string text = read_file(path);
   const Json page = Json::read(text, path.string() + ": no record of a run");
   const std::string seal = page.has("seal") ? page.text("seal") : "";
@@ -107,17 +102,6 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   return record;
 }
 
-TypedOptions options_in(const std::vector<std::string>& words) {
-  TypedOptions options;
-  for (std::size_t k = 0; k < words.size(); ++k) {
-    if (!words[k].starts_with("--")) continue;
-    const std::size_t equals = words[k].find('=');
-    const std::string next = k + 1 < words.size() ? words[k + 1] : "";
-    options[words[k].substr(2, equals - 2)] = equals == std::string::npos ? next : words[k].substr(equals + 1);
-  }
-  return options;
-}
-
 void set_recorded(Fields& fields, const RunRecord& record) {
   for (const auto& [name, value] : record.options) {
     if (!fields.has(name) || value.empty()) continue;  // an empty text was not given
@@ -126,13 +110,6 @@ void set_recorded(Fields& fields, const RunRecord& record) {
     else if (!never_recorded.contains(name))
       fields.set_default(name, value);
   }
-}
-
-std::optional<std::string> record_to_resume(const TypedOptions& typed) {
-  if (!typed.contains("out") || !typed.contains("resume")) return std::nullopt;
-  std::error_code ignored;
-  const std::filesystem::path record = std::filesystem::path(typed.at("out")) / "run.json";
-  return std::filesystem::is_regular_file(record, ignored) ? std::optional(record.string()) : std::nullopt;
 }
 
 }  // namespace whence

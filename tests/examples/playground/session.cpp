@@ -97,6 +97,29 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
   CHECK(weights.number("loss") == before.number("loss"));
 }
 
+TEST_CASE("playground: a turn is the pass of the last look, under its edits, with one number more changed") {
+  playground::Session session;
+  (void)asked(session, R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=4)", "length": 16, "heads": 2})q");
+  (void)asked(session, R"({"ask": "train", "model": 0, "steps": 40})");
+  const std::string place =
+      R"("number": 0.25, "layer": 0, "head": 1, "i": 9, "edit": "gates layer=0 head=1 i=9 j=3 = 0.25")";
+  for (const std::string edits : {"", R"("blocks.0.attention.position.table *= 9")",
+           R"("blocks.0.attention.position.table *= 9", "scores layer=1 head=0 *= 2")"}) {
+    CAPTURE(edits);
+    const double before = asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + "]}").number("loss");
+    const Json turn = asked(session, R"({"ask": "turn", "model": 0, )" + place + "}");
+    const Json look = asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + (edits.empty() ? "" : ", ") +
+                                         R"("gates layer=0 head=1 i=9 j=3 = 0.25"]})");
+    CHECK(turn.number("loss") == doctest::Approx(look.number("loss")).epsilon(1e-6));
+    CHECK(turn.number("real") == doctest::Approx(look.number("loss") - before).epsilon(1e-3));
+    for (const Json& row : turn.objects("rows"))
+      if (row.text("probe") == "gates") CHECK(row.numbers("value")[3] == 0.25);
+  }
+  for (const std::string broken : {R"("head": 2)", R"("layer": 2)", R"("i": 15)"})
+    CHECK(Json::read(session.answer(R"({"ask": "turn", "model": 0, )" + broken + ", " + place + "}"), "answer")
+              .has("error"));
+}
+
 TEST_CASE("playground: a run that is opened is what `train` left, and its page has all that it reads") {
   const Scratch scratch("opened");
   const std::string run = scratch.folder.string() + "/run";
