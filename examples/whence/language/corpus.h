@@ -38,21 +38,18 @@ void check(const Fields& line, const CorpusOptions& options);
 // InputError if a run's output folder is inside a folder of text: the next run would read the run's files as text.
 void refuse_inside_text(const Fields& line, const CorpusOptions& options, const std::filesystem::path& output);
 
-// Returns the files below a folder, sorted by name: regular, not empty, no links, no name that begins with a dot. Patterns,
-// "*.cpp" or "tests/*", are a shell's, but * matches a slash too; the path below the folder or the file's name matches
-// one of `include`, which may be empty, and none of `exclude`. A line on those left out is added to `notes`. SystemError
-// when the folder cannot be read, FileError when it has no file.
+// Returns the files below a folder, sorted by name: regular, not empty, no links, no name that begins with a dot. The path
+// below the folder or the file's name matches one of `include` (empty: any) and none of `exclude`: patterns of a shell,
+// but * matches a slash too. A line on those left out is added to `notes`. FileError when no file is left.
 [[nodiscard]] std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& include,
     const std::vector<std::string>& exclude, std::string& notes);
 
-// Returns the documents of a plain file, one after another without a gap: it is cut after each run of `blank_lines` or
-// more blank lines (only blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the file's
-// beginning it makes no document. Throws Interrupted.
+// Cuts a plain file into documents, without a gap, after each run of `blank_lines` or more blank lines (only blanks, tabs,
+// a CR) that follows text; 0: never. Throws Interrupted.
 [[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
 
-// Returns, for each document, true if it is for validation. Documents are drawn one after another from the stream
-// (seed, "validation documents") until their bytes reach `share` of all. At least one is drawn, and at least one is
-// left. REQUIRES: 0 < share < 1, two documents or more.
+// Returns, for each document, true if it is for validation. Documents are drawn from the stream (seed, "validation
+// documents") until their bytes reach `share` of all; one at least is drawn, and left. REQUIRES: two documents or more.
 [[nodiscard]] std::vector<bool> validation_documents(
     const std::vector<std::string_view>& documents, double share, std::uint64_t seed);
 

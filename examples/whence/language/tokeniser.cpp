@@ -134,8 +134,7 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
 TokeniserPointer byte_tokeniser() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  return std::make_unique<Tokeniser>(
-      Tokeniser::Kind::bytes, std::move(tokens), file_of("bytes", 256).page(1) + '\n');
+  return std::make_unique<Tokeniser>(Tokeniser::Kind::bytes, std::move(tokens), file_of("bytes", 256).page(1) + '\n');
 }
 
 TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place) {

@@ -88,8 +88,8 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   std::error_code none;
   if (!std::filesystem::exists(path, none))
     if (const auto runs = runs_below(path.parent_path()); !runs.empty())
-      throw InputError(path.parent_path().string(),
-          ": a folder of runs given; one of them required: ", first_few(runs, ", "));
+      throw InputError(
+          path.parent_path().string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
   const std::string text = read_file(path);
   const Json page = Json::read(text, path.string() + ": no record of a run");
   const std::string seal = page.has("seal") ? page.text("seal") : "";

@@ -39,8 +39,8 @@ void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::s
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     for (Facts theirs = facts_of(all[rank]); const auto& [name, value] : facts_of(all[0]))
       if (theirs[name] != value)
-        differences.push_back(to_text("rank 0 and rank ", rank, " have ", name, ' ', in_quotes(value), " and ",
-            in_quotes(theirs[name])));
+        differences.push_back(
+            to_text("rank 0 and rank ", rank, " have ", name, ' ', in_quotes(value), " and ", in_quotes(theirs[name])));
   if (!differences.empty())
     throw InputError("ranks: ", first_few(differences, "; "), "; the same options, data and program on all required");
 }

@@ -149,7 +149,7 @@ Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) con
     const std::int64_t targets = batch.counted();
     sum += cross_entropy(logits, batch.target_tensor(), tasks::no_target).item() * static_cast<double>(targets);
     counted += targets;
-    errors.add(batch, task_->answers(logits));
+    errors.add(batch, tasks::most_probable(logits));
   }
   return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
       {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
@@ -191,7 +191,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
         throw Interrupted("testing: stopped before the results were complete; --resume tests again");
       const tasks::Batch batch = task_->test_batch(set, seed, first, std::min(sizes_.batch, end - first));
       try {
-        if (score.refused.empty()) score.model.add(batch, task_->answers(model(batch.input_tensor())));
+        if (score.refused.empty()) score.model.add(batch, tasks::most_probable(model(batch.input_tensor())));
       } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
         score.refused = error.what();
         score.model = {};

@@ -105,8 +105,6 @@ Batch Task::validation_batch(std::uint64_t seed, std::int64_t first, index_t seq
   return test_batch(0, seed ^ validation_seed, first, sequences);
 }
 
-Tokens Task::answers(const Tensor& logits) const { return most_probable(logits); }
-
 Batch DrawnTask::training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const {
   return batch(training_, seed, (step - 1) * sequences, sequences);
 }
