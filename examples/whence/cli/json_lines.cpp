@@ -39,7 +39,7 @@ bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl") || path
 bool is_json_lines(const std::string& path, std::string_view text, const std::string& field) {
   if (is_jsonl(path)) return true;
   const auto first = first_json_line(text);
-  const Json* const document = first ? first->find(field) : nullptr;
+  const std::optional<Json> document = first ? first->find(field) : std::nullopt;
   return document && document->as<std::string>();
 }
 

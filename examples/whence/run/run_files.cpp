@@ -67,7 +67,7 @@ void truncate_jsonl_after(const fs::path& path, std::int64_t step) {
   for (int number = 1; std::getline(lines, line) && !lines.eof(); ++number) {  // every complete line ends in a newline
     try {
       const Json record = Json::read(line, to_text(path.string(), ": line ", number));
-      const Json* at = record.find("step");
+      const auto at = record.find("step");
       if (at && at->as_number() > static_cast<double>(step)) continue;
     } catch (const FileError&) {
       if (lines.peek() != std::istream::traits_type::eof()) throw;
@@ -90,7 +90,7 @@ std::string jsonl_as_csv(const fs::path& path) {
   for (const Json& line : lines) {
     std::vector<std::string> cells;
     for (const std::string& column : columns) {
-      const Json* value = line.find(column);
+      const auto value = line.find(column);
       const auto* text = value ? value->as<std::string>() : nullptr;
       cells.push_back(!value || value->is_null() ? "" : text ? *text : value->line());
     }

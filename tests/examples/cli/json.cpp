@@ -32,7 +32,7 @@ TEST_CASE("JSON with a NUL, nested deeper than anyone writes, or with a field tw
   CHECK(message("[1]") == "a.json: no object; a JSON object required");
   CHECK(message("").starts_with("a.json: no JSON"));  // the library's versions say why differently
   CHECK(message("").ends_with("; one whole object required"));
-  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
+  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold: '1e999'");
 }
 
 TEST_CASE("what is no JSON is refused with its cause: what Python writes, half characters, other encodings") {
@@ -123,7 +123,5 @@ TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, 
   CHECK(Json(std::string("\u00e9\u009b\u202e")).line() == R"("\u00e9\u009b\u202e")");
   CHECK(ours.line() == printed(-1));
   CHECK(ours.line(Json::Utf8::escaped) == library.dump(-1, ' ', true, Handler::replace));
-  for (const int blanks : {1, 2}) CHECK(ours.page(static_cast<std::size_t>(blanks)) == printed(blanks));
-  CHECK_THROWS_WITH_AS(
-      (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
+  for (const int blanks : {1, 2}) CHECK(ours.page(blanks) == printed(blanks));
 }
