@@ -6,7 +6,7 @@
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"

@@ -7,7 +7,7 @@
 #include "autograd/inspect/graph_text.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
-#include "examples/whence/cli/json_output.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/saved_model.h"

@@ -8,6 +8,8 @@
 
 namespace whence {
 
+[[nodiscard]] std::vector<std::string> scheme_names();  // for "did you mean"
+
 // Splits `text` at commas. Empty parts count, except one after the last comma; an empty text has none. Commas in
 // parentheses do not split: "none,dape(kerple, width=4)".
 [[nodiscard]] std::vector<std::string> list_of(const std::string& text);

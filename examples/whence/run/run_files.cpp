@@ -10,7 +10,6 @@
 
 #include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/cli/output_file.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/report/table.h"

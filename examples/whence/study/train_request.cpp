@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
