@@ -139,7 +139,7 @@ std::optional<Json> Json::find(std::string_view name) const {
                                    : std::optional(Json(part_of(value_, *found), to_text(place_, ": ", name)));
 }
 
-template <class Good> Json Json::need(std::string_view name, Good good, const std::string& required) const {
+template <class Good> Json Json::need(std::string_view name, Good good, const char* required) const {
   const auto value = find(name);
   if (!value) refuse(to_text("no field '", name, "'; ", required, " of that name required"));
   if (std::invoke(good, *value)) return *value;
@@ -151,14 +151,6 @@ template <class Good> Json Json::need(std::string_view name, Good good, const st
       "; ", required, " required"));
 }
 
-template <class Good> Json::List Json::need_each(std::string_view name, Good good, const std::string& required) const {
-  const auto all_good = [&](const Json& value) {
-    return value.is_list() &&
-           std::ranges::all_of(value.items(), [&](const Json& each) { return bool(std::invoke(good, each)); });
-  };
-  return need(name, all_good, "a list" + required).items();
-}
-
 std::string Json::text(std::string_view name) const {
   return *need(name, &Json::as<std::string>, "a text").as<std::string>();
 }
@@ -166,7 +158,6 @@ bool Json::truth(std::string_view name) const { return *need(name, &Json::as<boo
 double Json::number(std::string_view name) const { return *need(name, &Json::as_number, "a number").as_number(); }
 Json Json::object(std::string_view name) const { return need(name, &Json::is_object, "an object"); }
 Json::List Json::list(std::string_view name) const { return need(name, &Json::is_list, "a list").items(); }
-Json::List Json::objects(std::string_view name) const { return need_each(name, &Json::is_object, " of objects"); }
 
 std::int64_t Json::whole(std::string_view name, std::int64_t low, std::int64_t high) const {
   const std::int64_t value = *need(name, &Json::as<std::int64_t>, "a whole number").as<std::int64_t>();
@@ -176,20 +167,16 @@ std::int64_t Json::whole(std::string_view name, std::int64_t low, std::int64_t h
 }
 
 std::vector<std::string> Json::texts(std::string_view name) const {
+  const auto is_text = [](const Json& each) { return each.as<std::string>() != nullptr; };
+  const auto good = [&](const Json& value) { return value.is_list() && std::ranges::all_of(value.items(), is_text); };
   std::vector<std::string> all;
-  for (const Json& each : need_each(name, &Json::as<std::string>, " of texts")) all.push_back(*each.as<std::string>());
-  return all;
-}
-
-std::vector<double> Json::numbers(std::string_view name) const {
-  std::vector<double> all;
-  for (const Json& each : need_each(name, &Json::as_number, " of numbers")) all.push_back(*each.as_number());
+  for (const Json& each : need(name, good, "a list of texts").items()) all.push_back(*each.as<std::string>());
   return all;
 }
 
 std::string Json::written(int blanks, Utf8 utf8) const {
   const std::string all = at(value_).dump(blanks, ' ', utf8 == Utf8::escaped, ordered_json::error_handler_t::replace);
-  if (terminal_text(all) == all) return all;
+  if (utf8 == Utf8::escaped || terminal_text(all) == all) return all;
   std::string safe;  // with the texts that act escaped as a whole
   for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     end = begin + 1;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,9 +35,6 @@ class Json {
   Json(const char* text) : Json(std::string(text)) {}
   Json(const List& list);
   template <class Each> Json(const std::vector<Each>& list) : Json(List(list.begin(), list.end())) {}
-  template <class Value> Json(const std::map<std::string, Value>& values) : Json(Fields()) {
-    for (const auto& [name, value] : values) add(name, value);
-  }
   Json(std::initializer_list<Field> fields);
   Json(const Fields& fields);
 
@@ -62,9 +58,7 @@ class Json {
   [[nodiscard]] bool truth(std::string_view name) const;
   [[nodiscard]] Json object(std::string_view name) const;
   [[nodiscard]] List list(std::string_view name) const;
-  [[nodiscard]] List objects(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> texts(std::string_view name) const;
-  [[nodiscard]] std::vector<double> numbers(std::string_view name) const;
   [[nodiscard]] const std::string& place() const { return place_; }
   [[noreturn]] void refuse(const std::string& problem) const { throw FileError(place_, ": ", problem); }
 
@@ -77,9 +71,7 @@ class Json {
  private:
   Json(std::shared_ptr<void> value, std::string place) : value_(std::move(value)), place_(std::move(place)) {}
   [[nodiscard]] List items() const;
-  // Returns a field for which `good` is true, and the items of one for which it is true of each.
-  template <class Good> Json need(std::string_view name, Good good, const std::string& required) const;
-  template <class Good> List need_each(std::string_view name, Good good, const std::string& required) const;
+  template <class Good> Json need(std::string_view name, Good good, const char* required) const;  // a field that is so
   [[nodiscard]] std::string written(int blanks, Utf8 utf8) const;
 
   std::shared_ptr<void> value_;  // an nlohmann::ordered_json, or part of one; none: null

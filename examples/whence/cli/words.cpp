@@ -79,27 +79,15 @@ std::int64_t Word::whole(const std::string& option, std::int64_t low, std::int64
   return *number;
 }
 
-std::vector<Word> words_of(const std::string& text, const std::string& option) {
+std::vector<Word> words_of(const std::string& text) {
   std::vector<Word> words;
   for (std::string_view rest = text;;) {
     rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
     if (rest.empty()) return words;
-    const std::string_view all = rest;
-    const std::size_t equals = rest.find_first_of(std::string("=\"'(") + blanks);
+    const std::size_t equals = rest.find_first_of(std::string("=(") + blanks);
     Word& word = words.emplace_back();
     if (equals != rest.npos && rest[equals] == '=') word.name = take(rest, equals);
-    if (rest.starts_with('"') || rest.starts_with('\'')) {
-      const std::size_t end = rest.find(rest[0], 1);
-      if (end == rest.npos)
-        throw InputError(
-            option, ": ", one_line(all), " given; a second ", rest[0], " at the end of the value required");
-      if (end + 1 < rest.size() && std::string_view(blanks).find(rest[end + 1]) == std::string_view::npos)
-        throw InputError(
-            option, ": ", one_line(all), " given; a blank, or nothing, after ", rest.substr(0, end + 1), " required");
-      word.value = take(rest, end).substr(1);
-    } else {
-      word.value = take(rest, first_part(rest, blanks));
-    }
+    word.value = take(rest, first_part(rest, blanks));
   }
 }
 

@@ -86,7 +86,7 @@ TrainRequest::TrainRequest(
     if (name == "preset") recorded = value;
   preset_ = typed.contains("preset") ? typed.at("preset") : recorded.empty() ? "mini" : recorded;
   if (preset_ == "mini")
-    for (const Word& word : words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
+    for (const Word& word : words_of(study_->mini())) line_.set_default(word.name, word.value);
   if (repeated_) {
     refuse_unknown_options(line_, *repeated_);
     set_recorded(line_, *repeated_);
