@@ -26,7 +26,7 @@ struct Options {
   std::vector<std::string> runs;
   look::PageRequest page;
   std::string explain, edit, dtype = "f32";
-  bool causes = false, paths = false, playground = false, attribution = false, lens = false;
+  bool causes = false, paths = false, playground = false, serve = false, attribution = false, lens = false;
   std::string patch;
   int threads = whence::threads();
 };
@@ -69,6 +69,9 @@ void declare_output(CommandLine& line, Options& options) {
           {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
            "whatever "
            "is edited"})
+      .flag("serve", &options.serve,
+          {"no file: serve the page to a browser of this machine, with the engine behind it, so that every number of a "
+           "row can be dragged and another text typed; Ctrl-C ends it"})
       .elsewhere("at", "--length cuts a text that is too long for a page")
       .flag("numbers", &options.page.numbers, {"also write all numbers as safetensors, causes and paths as CSV"})
       .flag("causes", &options.causes,
@@ -103,6 +106,7 @@ void declare_output(CommandLine& line, Options& options) {
           {"number of the strongest edits of heads and taps on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"CPU threads"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
+  line.example("whence look runs/flip_flop --serve", "the page with the engine behind it: drag any gate");
   line.example("whence look \"dape(kerple)\" --paths", "by which paths gradients come through a scheme");
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
@@ -128,7 +132,8 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
 }
 
 // Refuses options that would have no effect: some are for a page, some for a run or a scheme.
-void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints, bool playground) {
+void refuse_idle_options(
+    const CommandLine& line, const look::PageRequest& page, bool prints, bool playground, bool serves) {
   const bool drawn = !look::is_folder(page.subject.run);
   const struct {
     std::vector<const char*> names;
@@ -136,7 +141,9 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     const char* required;
   } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
                    "a pass that is shown whole; the playground answers by itself"},
-      {{"out"}, !prints, "a page"}, {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
+      {{"out"}, !prints && !serves, "a page"}, {{"serve"}, !prints && !playground, "a page"},
+      {{"numbers"}, !serves, "files"},
+      {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
@@ -240,9 +247,14 @@ int run(CommandLine& line) {
   page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty() ||
                       options.attribution || options.lens || !options.patch.empty();
-  refuse_idle_options(line, page, prints, options.playground);
+  refuse_idle_options(line, page, prints, options.playground, options.serve);
   set_threads(options.threads);
-  if (options.playground)
+  if (options.serve && !look::serve)
+    throw InputError(
+        "--serve: this program was built without cpp-httplib; apt-get install libcpp-httplib-dev, and build it again");
+  if (options.serve)
+    look::serve(page);
+  else if (options.playground)
     write_playground(page);
   else if (const look::Subject subject = look::subject_of(page.subject); prints)
     print(subject, options);

@@ -137,21 +137,26 @@ EditedPass pass_with(const Inspection& inspection, const std::string& text) {
   return made;
 }
 
-std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const std::vector<std::string>& edits) {
-  std::vector<Edit> all;
-  for (const std::string& text : edits) all.push_back(value_edit_of(inspection, text));
-  std::map<std::string, Tensor> numbers;  // of parameters, with the edits applied in order
-  for (const Edit& edit : all) {
+std::shared_ptr<const void> edited_parameters(const Inspection& inspection, const std::vector<std::string>& edits) {
+  std::map<std::string, Tensor> numbers;  // with the edits applied in order
+  for (const std::string& text : edits) {
+    const Edit edit = value_edit_of(inspection, text);
     if (!edit.place.quantity->is_parameter) continue;
     Tensor& now = numbers.try_emplace(edit.place.quantity->path, edit.place.quantity->value).first->second;
     now = raw::add(now, edited_change(inspection, edit, now));
   }
-  std::vector<std::unique_ptr<EditedParameter>> edited;
+  auto edited = std::make_shared<std::vector<std::unique_ptr<EditedParameter>>>();
   for (const auto& [path, now] : numbers)
-    edited.push_back(std::make_unique<EditedParameter>(inspection.subject(), path, now));
+    edited->push_back(std::make_unique<EditedParameter>(inspection.subject(), path, now));
+  return edited;
+}
+
+std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const std::vector<std::string>& edits) {
+  const auto edited = edited_parameters(inspection, edits);
   std::vector<Change> changes;
-  for (const Edit& edit : all)
-    if (!edit.place.quantity->is_parameter) changes.push_back(linear_of(inspection, edit).on(*edit.place.quantity));
+  for (const std::string& text : edits)
+    if (const Edit edit = value_edit_of(inspection, text); !edit.place.quantity->is_parameter)
+      changes.push_back(linear_of(inspection, edit).on(*edit.place.quantity));
   return std::make_unique<Inspection>(inspection.subject(), true, with(inspection.prepare(), std::move(changes)));
 }
 

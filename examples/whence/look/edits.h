@@ -33,6 +33,10 @@ struct EditedPass {
 [[nodiscard]] std::unique_ptr<Inspection> inspection_with(
     const Inspection& inspection, const std::vector<std::string>& edits);
 
+// Gives the model's parameters the edits that are of parameters, until what it returns is gone.
+[[nodiscard]] std::shared_ptr<const void> edited_parameters(
+    const Inspection& inspection, const std::vector<std::string>& edits);
+
 // Replaces the values x of a quantity at its probe by factor * x + offset.
 struct Change {
   std::string path;

@@ -38,9 +38,12 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
   for (const Json& beside : besides.beside) scripts += data_element("class=\"look-beside\"", beside);
   scripts +=
       to_text("<script type=\"application/octet-stream\" id=\"look-numbers\">", besides.numbers.text(), "</script>\n");
-  scripts += to_text("<script type=\"application/json\" id=\"lessons\">", report::safe_in_script(report::lessons),
-      "</script>\n", report::viewer_script(report::look_scripts));
-  return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
+  scripts += to_text(
+      "<script type=\"application/json\" id=\"lessons\">", report::safe_in_script(report::lessons), "</script>\n");
+  if (besides.served) scripts += "<script type=\"text/plain\" id=\"served\"></script>\n";
+  scripts += report::viewer_script(report::look_scripts);
+  return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts,
+      besides.served ? "; connect-src 'self'; form-action 'self'" : "");
 }
 
 // Returns the quantities of a planned pass over a few tokens: shapes without numbers.

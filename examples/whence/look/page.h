@@ -17,6 +17,7 @@ struct Besides {
   Json patches = {};  // Patching::maps
   std::vector<Json> beside = {};
   PageNumbers numbers = {};  // the numbers of `beside`
+  bool served = false;       // an engine answers the page (serve.h)
   bool links = true;         // derivatives between neighbours; they take most of the time
 };
 // The most bytes of numbers that a browser still opens quickly.

@@ -9,7 +9,6 @@
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/logit_data.h"
-#include "examples/whence/look/story.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 
@@ -140,17 +139,34 @@ Json shares_json(const Inspection& inspection) {
   return all;
 }
 
+// Returns the inner products of the vectors along the last axis.
+std::vector<double> vector_products(const Tensor& a, const Tensor& b) {
+  const std::vector<double> left = a.to_vector(), right = b.to_vector();
+  const auto width = static_cast<std::size_t>(a.size(-1));
+  std::vector<double> products(left.size() / width);
+  for (std::size_t k = 0; k < left.size(); ++k) products[k / width] += left[k] * right[k];
+  return products;
+}
+
+// Of each path the page has, for every head and token, the norm and the part along the whole gradient.
 Json paths_json(const Inspection& inspection, PageNumbers& numbers) {
+  const auto root = [](std::vector<double> squares) {
+    for (double& square : squares) square = std::sqrt(square);
+    return squares;
+  };
   Json::List all;
   for (const PathsTo& to : inspection.paths()) {
-    const std::string axes = to.name == "x" ? "b t c" : "b h t d";
-    Json::List paths;
-    for (const GradientPath& path : to.paths)
-      paths.push_back(
-          {{"name", name_of(path)}, {"steps", path.steps}, {"value", numbers.add(without_batch(path.gradient, axes))}});
-    all.push_back({{"layer", to.layer}, {"of", to.name}, {"axes", axes.substr(2)},
-        {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
-        {"paths", paths}});
+    const std::vector<double> norm = root(vector_products(to.whole, to.whole));
+    Json::List paths, shape;
+    for (const GradientPath& path : to.paths) {
+      std::vector<double> along = vector_products(path.gradient, to.whole);
+      for (std::size_t k = 0; k < along.size(); ++k) along[k] = norm[k] > 0 ? along[k] / norm[k] : 0;
+      paths.push_back({{"name", name_of(path)}, {"steps", path.steps},
+          {"norm", numbers.add(root(vector_products(path.gradient, path.gradient)))}, {"along", numbers.add(along)}});
+    }
+    for (int axis = 1; axis + 1 < to.whole.rank(); ++axis) shape.push_back(to.whole.size(axis));
+    all.push_back({{"layer", to.layer}, {"of", to.name}, {"axes", to.name == "x" ? "t" : "h t"}, {"shape", shape},
+        {"norm", numbers.add(norm)}, {"difference", to.difference}, {"paths", paths}});
   }
   return all;
 }
@@ -216,35 +232,22 @@ Json edit_outcome_json(const EditOutcome& outcome) {
   return {{"edit", outcome.text}, {"predicted", optional_json(outcome.predicted)}, {"real", outcome.real}};
 }
 
-Json knob_json(const Inspection& inspection, const Knob& knob, const StoryPair& pair, PageNumbers& numbers) {
-  const DType dtype = inspection.subject().dtype();
-  const std::vector<const Quantity*> all = shown(inspection);
+Json knob_json(const Inspection& inspection, const Knob& knob) {
   Json::List stops;
-  for (const Knob::Stop& stop : knob.stops) {
-    Json::List rows;
-    for (const Knob::Row& row : stop.rows)
-      rows.push_back({{"probe", short_name(*row.quantity, all)}, {"bits", dtype == DType::f64 ? 64 : 32},
-          {"value", numbers.add(Tensor::of(row.numbers, {std::ssize(row.numbers)}, dtype))}});
-    stops.push_back(edit_outcome_json(stop.outcome)
-                        .add("number", stop.number)
-                        .add("loss", inspection.loss() + stop.outcome.real)
-                        .add("prediction", stop.prediction ? prediction_json(*stop.prediction) : Json())
-                        .add("rows", rows));
-  }
-  return {{"at", knob.at}, {"change", knob.change}, {"value", optional_json(knob.value)}, {"asked", knob.asked},
-      {"layer", pair.layer}, {"head", pair.head}, {"i", pair.i}, {"j", pair.j}, {"stops", stops}};
+  for (const Turned& stop : knob.stops) stops.push_back(json_of(inspection, stop));
+  return {{"at", knob.at}, {"change", knob.change}, {"value", optional_json(knob.value)}, {"effect", knob.effect},
+      {"layer", knob.pair.layer}, {"head", knob.pair.head}, {"i", knob.pair.i}, {"j", knob.pair.j}, {"stops", stops}};
 }
 
-// Adds the data of the story (look/story.h).
-void add_story(Json& data, const Inspection& inspection, PageNumbers& numbers) {
-  const std::vector<HeadEffect> effects = effects_of_heads(inspection);
+// Adds the data of the story (look/story.h), computed in f64: in f32 small effects are rounding.
+void add_story(Json& data, const Inspection& shown) {
+  const Subject twin = shown.subject().in_doubles();
+  const Inspection inspection(twin, false, shown.prepare());
   Json::List heads;
-  for (const HeadEffect& each : effects)
+  for (const HeadEffect& each : effects_of_heads(inspection))
     heads.push_back(edit_outcome_json(each.outcome).add("layer", each.layer).add("head", each.head));
-  const StoryPair pair = story_pair(inspection, effects);
   data.add("effects", heads);
-  data.add("story", {{"layer", pair.layer}, {"head", pair.head}, {"i", pair.i}, {"j", pair.j}});
-  data.add("knob", knob_json(inspection, knob_at(inspection, pair), pair, numbers));
+  if (const auto knob = knob_of(inspection)) data.add("knob", knob_json(inspection, *knob));
 }
 
 // Returns the data that all pages have.
@@ -298,12 +301,25 @@ Json PageNumbers::place_of(std::span<const std::uint8_t> array) {
 
 std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
 
+Json json_of(const Inspection& inspection, const Turned& stop) {
+  const std::vector<const Quantity*> all = shown(inspection);
+  Json::List rows;
+  for (const Turned::Row& row : stop.rows)
+    rows.push_back({{"probe", short_name(*row.quantity, all)}, {"value", row.numbers}});
+  return edit_outcome_json(stop.outcome)
+      .add("number", stop.number)
+      .add("loss", inspection.loss() + stop.outcome.real)
+      .add("prediction", stop.prediction ? prediction_json(*stop.prediction) : Json())
+      .add("rows", rows);
+}
+
 Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
   return json_of_subject(inspection)
       .add("causes", causes_json(inspection))
       .add("quantities", quantities_of(inspection, numbers))
       .add("parameters", parameters_of(inspection, numbers))
-      .add("shares", shares_json(inspection));
+      .add("shares", shares_json(inspection))
+      .add("paths", paths_json(inspection, numbers));
 }
 
 Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links,
@@ -311,9 +327,11 @@ Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vect
   Json::List changed;
   for (const EditOutcome& each : edits) changed.push_back(edit_outcome_json(each));
   Json data = json_of_pass(inspection, numbers);
-  data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
-  data.add("palettes", palettes_json()).add("logits", logits_json(inspection, numbers));
-  if (!edited) add_story(data, inspection, numbers);
+  data.add("edits", changed)
+      .add("graph", graph_json(inspection))
+      .add("palettes", palettes_json())
+      .add("logits", logits_json(inspection, numbers));
+  if (!edited) add_story(data, inspection);
   if (links && inspection.explains()) {
     const Links found = links_of(inspection, bytes_of_links);
     Json::List left_out;

@@ -10,6 +10,7 @@
 #include "examples/whence/cli/json.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
+#include "examples/whence/look/story.h"
 
 namespace whence::look {
 
@@ -32,11 +33,12 @@ class PageNumbers {
   std::multimap<std::size_t, std::pair<std::size_t, std::size_t>> places_;  // by the hash of the array
 };
 
+[[nodiscard]] Json json_of(const Inspection& inspection, const Turned& turned);
 [[nodiscard]] Json palettes_json();  // three palettes of 256 colours, "440154..."
 // Leaves out the story if the inspection is of an `edited` pass, because its edits were run on the pass without edits.
 [[nodiscard]] Json json_of(const Inspection& inspection, PageNumbers& numbers,
     const std::vector<EditOutcome>& edits = {}, bool links = true, bool edited = false);
-// Returns the data of a pass without links, paths, graph and edits.
+// Returns the data of a pass without links, graph and edits.
 [[nodiscard]] Json json_of_pass(const Inspection& inspection, PageNumbers& numbers);
 
 }  // namespace whence::look

@@ -13,6 +13,7 @@ namespace whence::look {
 namespace {
 
 constexpr int stop_count = 11;
+constexpr double visible = 0.1;  // change of an answer's probability
 
 // Returns the quantity of pairs of that name in a layer, or null.
 const Quantity* pairs_named(const Inspection& inspection, index_t layer, const std::string& name, bool of_scheme) {
@@ -33,40 +34,6 @@ std::string place_of(const Inspection& inspection, const Quantity& quantity) {
   return to_text(quantity.probe->name, " layer=", quantity.layer);
 }
 
-bool runs_from_0_to_1(const Quantity& quantity) {
-  return quantity.probe && quantity.probe->scale == ProbeInfo::Scale::unit;
-}
-
-struct KnobPlace {
-  const Quantity* quantity;
-  std::string at;
-};
-
-// Finds the knob that a scheme registers as `knob`, "gates" or "hidden.weight 3=1". Empty if the pass has no such quantity.
-std::optional<KnobPlace> registered_knob(const Inspection& inspection, const std::string& knob, const StoryPair& pair) {
-  const std::size_t space = knob.find(' ');
-  const std::string name = knob.substr(0, space);
-  for (const Quantity& parameter : inspection.parameters()) {
-    if (parameter.path.find("position.") == std::string::npos || !parameter.path.ends_with("." + name)) continue;
-    if (parameter.layer >= 0 && parameter.layer != pair.layer) continue;
-    return KnobPlace{&parameter, space == knob.npos ? parameter.path : parameter.path + knob.substr(space)};
-  }
-  for (const Quantity& quantity : inspection.quantities()) {
-    if (quantity.layer != pair.layer || !quantity.probe || quantity.scheme.empty() || quantity.probe->name != name)
-      continue;
-    std::string at = place_of(inspection, quantity);
-    const Axes axes(quantity);
-    const bool one = runs_from_0_to_1(quantity);
-    for (const auto& [letter, word, place] :
-        {std::tuple{'h', " head=", pair.head}, {'i', " i=", pair.i}, {'j', " j=", pair.j}, {'t', " t=", pair.j}})
-      if (axes.has(letter) && (one || letter == 'h'))
-        at += to_text(word, place * axes.extent(letter) /
-                                (letter == 'h' ? inspection.subject().model->options().heads : axes.extent(letter)));
-    return KnobPlace{&quantity, at};
-  }
-  return std::nullopt;
-}
-
 // True if the pass has that place. A convolution of one tap has no second tap, for example.
 bool has_place(const Inspection& inspection, const std::string& at) {
   try {
@@ -75,92 +42,219 @@ bool has_place(const Inspection& inspection, const std::string& at) {
   } catch (const InputError&) { return false; }
 }
 
-// Returns the first knob of the model's schemes, from the outermost inwards, that this pass has.
-std::optional<KnobPlace> knob_of_schemes(const Inspection& inspection, const StoryPair& pair) {
-  const std::vector<SchemeSpec> specs = parse_schemes(inspection.subject().model->options().scheme);
-  for (const SchemeSpec& spec : specs)
-    for (const SchemeSpec* inner = &spec.part(); inner; inner = inner->base())
-      if (const std::string& knob = inner->info().knob; !knob.empty())
-        if (auto found = registered_knob(inspection, knob, pair); found && has_place(inspection, found->at))
-          return found;
+// The quantity of one layer that the knob turns.
+struct Turnable {
+  const Quantity* quantity;
+  index_t layer;
+  std::string at;  // the place without its axes: "gates layer=0", "blocks.0.attention.position.hidden.weight 3=1"
+
+  [[nodiscard]] bool is_unit() const { return quantity->probe && quantity->probe->scale == ProbeInfo::Scale::unit; }
+  [[nodiscard]] bool is_score() const { return quantity->probe && quantity->scheme.empty(); }
+  [[nodiscard]] bool has(char letter) const { return quantity->probe && Axes(*quantity).has(letter); }
+  [[nodiscard]] bool has_key() const { return has('j') || has('t'); }
+};
+
+// Finds the knob that a scheme registers as `knob`, "gates" or "hidden.weight 3=1".
+std::optional<Turnable> registered_knob(const Inspection& inspection, const std::string& knob, index_t layer) {
+  const std::size_t space = std::min(knob.find(' '), knob.size());
+  const std::string name = knob.substr(0, space);
+  for (const Quantity& parameter : inspection.parameters())
+    if (parameter.path.find("position.") != std::string::npos && parameter.path.ends_with("." + name) &&
+        (parameter.layer < 0 || parameter.layer == layer))
+      return Turnable{&parameter, layer, parameter.path + knob.substr(space)};
+  for (const Quantity& quantity : inspection.quantities())
+    if (quantity.layer == layer && quantity.probe && !quantity.scheme.empty() && quantity.probe->name == name)
+      return Turnable{&quantity, layer, place_of(inspection, quantity)};
   return std::nullopt;
 }
 
-std::optional<Prediction> prediction_after(const std::vector<std::optional<Prediction>>& all, index_t t) {
-  return all[static_cast<std::size_t>(t)];
+// Returns the first knob of the model's schemes, from the outermost inwards, that the layer has; else its scores.
+std::optional<Turnable> turned_in(const Inspection& inspection, index_t layer) {
+  for (const SchemeSpec& spec : parse_schemes(inspection.subject().model->options().scheme))
+    for (const SchemeSpec* inner = &spec.part(); inner; inner = inner->base())
+      if (const std::string& knob = inner->info().knob; !knob.empty())
+        if (auto found = registered_knob(inspection, knob, layer); found && has_place(inspection, found->at))
+          return found;
+  const Quantity* scores = pairs_named(inspection, layer, "scores", false);
+  return scores ? std::optional(Turnable{scores, layer, place_of(inspection, *scores)}) : std::nullopt;
 }
+
+// One setting of the knob that was tried, and the query whose answer it moves the most.
+struct Trial {
+  const Turnable* turned;
+  StoryPair pair;      // -1: all places along that axis
+  std::string change;  // "=", "+=", "*="
+  double effect = -1;  // change of the probability of the answer at `asked`
+  index_t asked = 0;
+};
+bool by_effect(const Trial& one, const Trial& other) { return one.effect > other.effect; }
+
+class Search {
+ public:
+  explicit Search(const Inspection& inspection)
+      : inspection_(inspection), heads_(inspection.subject().model->options().heads) {
+    const index_t layers = inspection.subject().model->options().layers;
+    for (index_t layer = 0; layer < layers; ++layer)
+      if (const auto found = turned_in(inspection, layer)) turned_.push_back(*found);
+    find_questions();
+  }
+
+  // Tries rows first, then the pairs and the columns of the best rows, then whole heads.
+  std::optional<Knob> run() {
+    if (turned_.empty() || questions_.empty()) return std::nullopt;
+    std::vector<Trial> rows, pairs, columns, whole;
+    for (const Turnable& turned : turned_)
+      for (index_t head = 0; head < (turned.has('h') ? heads_ : 1); ++head) {
+        const index_t h = turned.has('h') ? head : -1;
+        whole.push_back(tried({&turned, {turned.layer, h, -1, -1}, scaled(turned)}, questions_));
+        for (const index_t t : questions_)
+          if (turned.has('i')) rows.push_back(tried({&turned, {turned.layer, h, t, -1}, scaled(turned)}, {t}));
+      }
+    for (const Trial& best : first_of(rows.empty() ? whole : rows, 3)) {
+      const Turnable& turned = *best.turned;
+      for (index_t j = 0; turned.has_key() && j <= best.asked; ++j) {
+        const index_t i = turned.has('i') ? best.asked : -1;
+        const std::string change = turned.is_score() ? "+=" : scaled(turned);
+        pairs.push_back(tried({&turned, {best.pair.layer, best.pair.head, i, j}, change}, {best.asked}));
+        if (i >= 0) columns.push_back(tried({&turned, {best.pair.layer, best.pair.head, -1, j}, change}, questions_));
+      }
+    }
+    std::optional<Trial> chosen;
+    for (std::vector<Trial>* each : {&pairs, &columns, &rows, &whole})
+      for (const Trial& best : first_of(*each, 1))
+        if (!chosen || (chosen->effect < visible && best.effect > chosen->effect)) chosen = best;
+    return knob_at(*chosen);
+  }
+
+ private:
+  static std::string scaled(const Turnable& turned) { return turned.is_unit() ? "=" : "*="; }
+  static double low_end(const Trial& trial) { return trial.change == "+=" ? -5 : 0; }
+  static double high_end(const Trial& trial) { return trial.change == "+=" ? 5 : trial.change == "=" ? 1 : 2; }
+
+  static std::vector<Trial> first_of(std::vector<Trial> trials, std::size_t most) {
+    std::ranges::stable_sort(trials, by_effect);
+    trials.resize(std::min(most, trials.size()));
+    return trials;
+  }
+
+  // Takes the twelve tokens with a target that the model answers best: an answer that breaks tells most.
+  void find_questions() {
+    constexpr std::size_t most = 12;
+    const auto& all = inspection_.predictions();
+    for (index_t t = 0; t < std::ssize(all); ++t)
+      if (all[static_cast<std::size_t>(t)]) questions_.push_back(t);
+    std::ranges::stable_sort(questions_, std::ranges::greater{}, [&](index_t t) { return before(t); });
+    questions_.resize(std::min(most, questions_.size()));
+  }
+  double before(index_t t) const { return inspection_.predictions()[static_cast<std::size_t>(t)]->wanted.probability; }
+
+  std::string at(const Trial& trial) const {
+    std::string text = trial.turned->at;
+    if (!trial.turned->quantity->probe) return text;
+    const Axes axes(*trial.turned->quantity);
+    const auto [layer, head, i, j] = trial.pair;
+    if (head >= 0) text += to_text(" head=", head * axes.extent('h') / heads_);
+    if (i >= 0) text += to_text(" i=", i);
+    if (j >= 0) text += to_text(axes.has('j') ? " j=" : " t=", j);
+    return text;
+  }
+  std::string edit_of(const Trial& trial, double number) const {
+    return to_text(at(trial), ' ', trial.change, ' ', exact(number));
+  }
+
+  Trial tried(Trial trial, const std::vector<index_t>& asked) const {
+    for (const double end : {low_end(trial), high_end(trial)}) {
+      const EditedPass edited = pass_with(inspection_, edit_of(trial, end));
+      for (const index_t t : asked) {
+        const double after = edited.predictions[static_cast<std::size_t>(t)]->wanted.probability;
+        if (const double effect = std::abs(after - before(t)); effect > trial.effect)
+          trial.effect = effect, trial.asked = t;
+      }
+    }
+    return trial;
+  }
+
+  // Returns the other key to which the query gives most of its attention.
+  index_t strongest_key(index_t layer, index_t head, index_t i) const {
+    const Quantity* pattern = pairs_named(inspection_, layer, "pattern", false);
+    index_t strongest = i;
+    if (!pattern) return strongest;
+    double largest = 0;
+    for (index_t j = 0; j < i; ++j)
+      if (const double share = pattern->value.at({0, head, i, j}); share > largest) largest = share, strongest = j;
+    return strongest;
+  }
+
+  // Returns the head of the layer that matters most to the query: without its output the answer moves the most.
+  index_t head_for(index_t layer, index_t t) const {
+    const Quantity* output = find(inspection_.quantities(), layer, "output");
+    index_t best = 0;
+    double largest = -1;
+    for (index_t head = 0; output && head < heads_; ++head) {
+      const EditedPass edited = pass_with(inspection_, to_text(output->path, " head=", head, " = 0"));
+      const double effect = std::abs(edited.predictions[static_cast<std::size_t>(t)]->wanted.probability - before(t));
+      if (effect > largest) largest = effect, best = head;
+    }
+    return best;
+  }
+
+  Knob knob_at(const Trial& trial) const {
+    Knob knob{.pair = trial.pair, .at = at(trial), .change = trial.change, .effect = trial.effect};
+    StoryPair& pair = knob.pair;
+    pair.i = trial.asked;
+    if (pair.head < 0) pair.head = head_for(pair.layer, pair.i);
+    if (pair.j < 0) pair.j = strongest_key(pair.layer, pair.head, pair.i);
+    const NamedPlace place = place_named(inspection_, knob.at, "knob");
+    if (std::ranges::all_of(place.ranges, [](const auto& range) { return range.first == range.second; }))
+      knob.value = place.quantity->value.to_vector()[Axes(*place.quantity).element(place.single("knob"))];
+    for (int k = 0; k < stop_count; ++k) {
+      const double number = low_end(trial) + (high_end(trial) - low_end(trial)) * k / (stop_count - 1);
+      knob.stops.push_back(turned(inspection_, edit_of(trial, number), number, pair.layer, pair.head, pair.i));
+    }
+    return knob;
+  }
+
+  const Inspection& inspection_;
+  index_t heads_;
+  std::vector<Turnable> turned_;  // one for each layer that has a knob
+  std::vector<index_t> questions_;
+};
 
 }  // namespace
 
 std::vector<HeadEffect> effects_of_heads(const Inspection& inspection) {
   std::vector<HeadEffect> all;
-  for (index_t layer = 0; layer < inspection.subject().model->options().layers; ++layer) {
-    const Quantity* gates = pairs_named(inspection, layer, "gates", true);
-    const Quantity* shut = gates ? gates : pairs_named(inspection, layer, "pattern", false);
-    if (!shut) continue;
-    for (index_t head = 0; head < shut->value.size(1); ++head)
-      all.push_back(
-          {layer, head, outcome_of(inspection, to_text(place_of(inspection, *shut), " head=", head, " = 0"))});
-  }
+  const TransformerOptions& model = inspection.subject().model->options();
+  for (index_t layer = 0; layer < model.layers; ++layer)
+    if (const Quantity* output = find(inspection.quantities(), layer, "output"))
+      for (index_t head = 0; head < model.heads; ++head)
+        all.push_back(
+            {layer, head, outcome_of(inspection, to_text(place_of(inspection, *output), " head=", head, " = 0"))});
   return all;
 }
 
-const HeadEffect& strongest(const std::vector<HeadEffect>& effects) {
-  return *std::ranges::max_element(effects, {}, [](const HeadEffect& each) { return std::abs(each.outcome.real); });
-}
-
-StoryPair story_pair(const Inspection& inspection, const std::vector<HeadEffect>& effects) {
-  const std::vector<std::optional<Prediction>>& predictions = inspection.predictions();
-  const auto last =
-      std::find_if(predictions.rbegin(), predictions.rend(), [](const auto& each) { return each.has_value(); });
-  const auto tokens = static_cast<index_t>(predictions.size());
-  StoryPair pair{
-      0, 0, last == predictions.rend() ? tokens - 1 : static_cast<index_t>(predictions.rend() - last) - 1, 0};
-  if (!effects.empty()) pair.layer = strongest(effects).layer, pair.head = strongest(effects).head;
-  pair.j = pair.i;
-  const Quantity* pattern = pairs_named(inspection, pair.layer, "pattern", false);
-  if (!pattern) return pair;
-  const std::vector<double> shares = pattern->value.to_vector();
-  const Axes axes(*pattern);
-  double largest = 0;
-  for (index_t j = 0; j < tokens; ++j)
-    if (const double share = shares[axes.element({0, pair.head, pair.i, j})]; j != pair.i && share > largest)
-      largest = share, pair.j = j;
-  return pair;
-}
-
-Knob knob_at(const Inspection& inspection, const StoryPair& pair) {
-  const std::vector<std::optional<Prediction>>& predictions = inspection.predictions();
-  Knob knob{.asked = pair.i};
-  while (knob.asked + 1 < std::ssize(predictions) && !prediction_after(predictions, knob.asked)) ++knob.asked;
-  const auto registered = knob_of_schemes(inspection, pair);
-  const Quantity* moved = registered ? registered->quantity : pairs_named(inspection, pair.layer, "scores", false);
-  if (!moved) fail("knob_at", "a pass without scores");
-  knob.at = registered ? registered->at
-                       : to_text(place_of(inspection, *moved), " head=", pair.head, " i=", pair.i, " j=", pair.j);
-  knob.change = !registered ? "+=" : runs_from_0_to_1(*moved) ? "=" : "*=";
-  const NamedPlace place = place_named(inspection, knob.at, "knob");
-  if (std::ranges::all_of(place.ranges, [](const auto& range) { return range.first == range.second; }))
-    knob.value = moved->value.to_vector()[Axes(*moved).element(place.single("knob"))];
-  for (int k = 0; k < stop_count; ++k) {
-    const double number = knob.change == "=" ? k / 10.0 : knob.change == "+=" ? k - 5.0 : k / 5.0;
-    EditedPass pass = pass_with(inspection, to_text(knob.at, ' ', knob.change, ' ', exact(number)));
-    Knob::Stop stop{number, std::move(pass.outcome), prediction_after(pass.predictions, knob.asked), {}};
-    for (const Quantity& quantity : inspection.quantities()) {
-      if (quantity.layer != pair.layer || !quantity.has_pairs()) continue;
-      const std::vector<double> all = pass.values.at(quantity.path).to_vector();
-      const Axes axes(quantity);
-      Knob::Row row{&quantity, {}};
-      for (index_t j = 0; j < axes.extent('j'); ++j) {
-        const std::size_t e =
-            axes.element({0, pair.head * axes.extent('h') / inspection.subject().model->options().heads, pair.i, j});
-        row.numbers.push_back(inspection.stop_of(quantity, e) == whence::Stop::masked ? 0 : all[e]);
-      }
-      stop.rows.push_back(std::move(row));
+Turned turned(
+    const Inspection& inspection, const std::string& edit, double number, index_t layer, index_t head, index_t i) {
+  EditedPass edited = pass_with(inspection, edit);
+  const auto answer = std::find_if(
+      edited.predictions.begin() + i, edited.predictions.end(), [](const auto& each) { return each.has_value(); });
+  Turned made{number, std::move(edited.outcome), {}, {}};
+  if (answer != edited.predictions.end()) made.prediction = std::move(*answer);
+  const index_t heads = inspection.subject().model->options().heads;
+  for (const Quantity& quantity : inspection.quantities()) {
+    if (quantity.layer != layer || !quantity.has_pairs()) continue;
+    const std::vector<double> all = edited.values.at(quantity.path).to_vector();
+    const Axes axes(quantity);
+    Turned::Row row{&quantity, {}};
+    for (index_t j = 0; j < axes.extent('j'); ++j) {
+      const std::size_t e = axes.element({0, head * axes.extent('h') / heads, i, j});
+      row.numbers.push_back(inspection.stop_of(quantity, e) == Stop::masked ? 0 : all[e]);
     }
-    knob.stops.push_back(std::move(stop));
+    made.rows.push_back(std::move(row));
   }
-  return knob;
+  return made;
 }
+
+std::optional<Knob> knob_of(const Inspection& inspection) { return Search(inspection).run(); }
 
 }  // namespace whence::look

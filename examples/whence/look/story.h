@@ -1,10 +1,8 @@
-// Data of the page's story: the effect of each head, the pair of tokens that the story starts with, and the effect of changing
-// one number of that pair.
+// Data of the page's story: what each head does to the loss, and one number whose change moves an answer the most.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "examples/whence/look/edits.h"
@@ -12,7 +10,7 @@
 
 namespace whence::look {
 
-// The effect of one head: its gates are set to 0, or its pattern in a scheme without gates.
+// The effect of one silenced head: its output is set to 0.
 struct HeadEffect {
   index_t layer, head;
   EditOutcome outcome;
@@ -20,35 +18,38 @@ struct HeadEffect {
 // Returns one for each head of each layer, measured by a forward pass each.
 [[nodiscard]] std::vector<HeadEffect> effects_of_heads(const Inspection& inspection);
 
-// Returns the effect that moves the loss the most. REQUIRES: effects
-[[nodiscard]] const HeadEffect& strongest(const std::vector<HeadEffect>& effects);
-
 struct StoryPair {
   index_t layer, head, i, j;
 };
-// Returns the head of the largest effect, the last query with a target, and the other token to which that query gives most of
-// its attention.
-[[nodiscard]] StoryPair story_pair(const Inspection& inspection, const std::vector<HeadEffect>& effects);
 
-// A scheme's knob (SchemeInfo::knob) at a pair, and the pass at eleven values of it. Numbers from 0 to 1 are set to each
-// tenth. A content score gets -5 to 5 added. Everything else is scaled by 0 to 2.
-struct Knob {
+// The pass with one number changed, as the page shows it at one query.
+struct Turned {
   struct Row {
     const Quantity* quantity;
-    std::vector<double> numbers;  // of the pair's head and query, one for each key
+    std::vector<double> numbers;  // of the place's head and query, one for each key; 0 where the mask hides the pair
   };
-  struct Stop {
-    double number;
-    EditOutcome outcome;                   // its text is an argument of `look --edit`
-    std::optional<Prediction> prediction;  // at token `asked`
-    std::vector<Row> rows;                 // of every quantity of pairs in the pair's layer
-  };
+  double number;
+  EditOutcome outcome;                   // its text is an argument of `look --edit`
+  std::optional<Prediction> prediction;  // at query i, or at the first token after it that has a target
+  std::vector<Row> rows;                 // of every quantity of pairs in the place's layer
+};
+// Throws InputError if the edit cannot be read, or the pass has no such place.
+[[nodiscard]] Turned turned(
+    const Inspection& inspection, const std::string& edit, double number, index_t layer, index_t head, index_t i);
+
+// A knob is what a scheme registers (SchemeInfo::knob), or else a content score. The story turns it where that moves the
+// probability of an answer the most: at one pair of tokens if such a pair moves an answer visibly, else at a key for all
+// queries, else in a whole head or layer. Numbers from 0 to 1 are set to each tenth. A content score gets -5 to 5 added.
+// Everything else is scaled by 0 to 2.
+struct Knob {
+  StoryPair pair;                    // pair.i is the query that answers
   std::string at = {};               // "gates layer=0 head=2 i=46 j=42"
   std::string change = {};           // "=", "+=" or "*="
   std::optional<double> value = {};  // if it is a single number
-  index_t asked;  // the token of the stops' predictions: i, or the first token after i that has a target
-  std::vector<Stop> stops = {};
+  double effect = 0;                 // largest change of the answer's probability at the knob's two ends
+  std::vector<Turned> stops = {};    // eleven
 };
-[[nodiscard]] Knob knob_at(const Inspection& inspection, const StoryPair& pair);
+// Returns nothing if no token has a target. REQUIRES: an inspection in f64; with f32, small effects are rounding
+[[nodiscard]] std::optional<Knob> knob_of(const Inspection& inspection);
 
 }  // namespace whence::look

@@ -428,6 +428,18 @@ std::vector<double> probabilities_at(const Tensor& logits, index_t token) {
   return shares;
 }
 
+Subject Subject::in_doubles() const {
+  Subject twin = *this;
+  twin.model = std::make_shared<Transformer>(model->options());
+  twin.model->to(DType::f64);
+  const std::vector<Module::Parameter> from = model->parameters(), into = twin.model->parameters();
+  for (std::size_t k = 0; k < from.size(); ++k) into[k].tensor.replace(raw::cast(from[k].tensor, DType::f64));
+  if (given)
+    for (Tensor* each : {&twin.given->q, &twin.given->k, &twin.given->v, &twin.given->x, &twin.given->cotangent})
+      if (each->defined()) *each = raw::cast(*each, DType::f64);
+  return twin;
+}
+
 std::vector<std::optional<Prediction>> Subject::predictions(const Tensor& logits) const {
   std::vector<std::optional<Prediction>> all(texts.size());
   if (given) return all;

@@ -71,6 +71,8 @@ struct Subject {
   // Returns a prediction for each token; empty for tokens without a target, and for all tokens with `given`.
   [[nodiscard]] std::vector<std::optional<Prediction>> predictions(const Tensor& logits) const;
   [[nodiscard]] DType dtype() const { return model->parameters().front().tensor.dtype(); }
+  // Returns the same subject with a copy of the model, and of `given`, in f64.
+  [[nodiscard]] Subject in_doubles() const;
 };
 
 // Throws InputError if a model would have more than `most` parameters. They are counted without making the model.

@@ -74,32 +74,30 @@ Json patches_json(const Inspection& inspection, const PageRequest& request) {
   return patching.maps(request.patched_from.given() ? 4096 : 48);
 }
 
-void write_inspection(const Subject& subject, const PageRequest& request) {
-  const std::filesystem::path page = file_to_write(request, "look.html");
-  const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
-  require_small_page(subject, request.beside.empty() ? steps.size() : 1);
-  std::cerr << require_memory(subject) << '\n';
-  const Inspection inspection(subject);
-  std::cout << title_line(subject, inspection.loss()) << '\n';
+// Returns the page of an inspection of `subject`, whose strongest edits it prints.
+std::string page_about(const Inspection& inspection, const PageRequest& request, bool served) {
+  const Subject& subject = inspection.subject();
   Besides besides{strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
+  besides.served = served;
   // One inspection at a time, to save memory.
   if (const auto other = subject_beside(subject, request))
     besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
-  for (const std::int64_t step : steps) {
-    SubjectOptions then = request.subject;
-    then.step = step, then.untrained = step == 0;
-    const Subject checkpoint = subject_of(then);
-    besides.beside.push_back(json_of_pass(Inspection(checkpoint, false), besides.numbers));
-  }
+  if (request.checkpoints > 0)
+    for (const std::int64_t step : chosen_steps(request)) {
+      SubjectOptions then = request.subject;
+      then.step = step, then.untrained = step == 0;
+      const Subject checkpoint = subject_of(then);
+      besides.beside.push_back(json_of_pass(Inspection(checkpoint, false), besides.numbers));
+    }
   besides.patches = patches_json(inspection, request);
-  const std::string html = page_of(inspection, besides);
-  if (request.numbers) {
-    write(companion_file(page, ".safetensors"), tensors_of(inspection));
-    write(companion_file(page, ".causes.csv"), causes_of(inspection).csv());
-    write(companion_file(page, ".paths.csv"), paths_table(inspection).csv());
-  }
   if (!besides.edits.empty()) std::cout << edits_table(besides.edits).text();
-  write(page.string(), html);
+  return page_of(inspection, std::move(besides));
+}
+
+// Throws before anything is computed if the page does not fit.
+void require_fits(const Subject& subject, const PageRequest& request) {
+  require_small_page(subject, request.checkpoints > 0 ? chosen_steps(request).size() : request.beside.empty() ? 0 : 1);
+  std::cerr << require_memory(subject) << '\n';
 }
 
 }  // namespace
@@ -116,9 +114,24 @@ std::string title_line(const Subject& subject, double loss) {
   return one_line(line);
 }
 
+std::string html_of(const Subject& subject, const PageRequest& request, bool served) {
+  require_fits(subject, request);
+  return page_about(Inspection(subject), request, served);
+}
+
 void write_page(const Subject& subject, const PageRequest& request) {
-  ensure_output_file(file_to_write(request, "look.html"));
-  write_inspection(subject, request);
+  const std::filesystem::path page = file_to_write(request, "look.html");
+  ensure_output_file(page);
+  require_fits(subject, request);
+  const Inspection inspection(subject);
+  std::cout << title_line(subject, inspection.loss()) << '\n';
+  const std::string html = page_about(inspection, request, false);
+  if (request.numbers) {
+    write(companion_file(page, ".safetensors"), tensors_of(inspection));
+    write(companion_file(page, ".causes.csv"), causes_of(inspection).csv());
+    write(companion_file(page, ".paths.csv"), paths_table(inspection).csv());
+  }
+  write(page.string(), html);
 }
 
 }  // namespace whence::look

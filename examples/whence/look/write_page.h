@@ -28,8 +28,15 @@ struct PageRequest {
 // Returns "cope on flip_flop, loss 0.01; run runs/a; tokens 64".
 [[nodiscard]] std::string title_line(const Subject& subject, double loss);
 
+// Returns the page. `served`: with an engine behind it.
+[[nodiscard]] std::string html_of(const Subject& subject, const PageRequest& request, bool served = false);
+
 // Writes the files and prints their names. `subject` is the subject of request.subject. Throws InputError before anything is
 // written if something does not fit.
 void write_page(const Subject& subject, const PageRequest& request);
+
+// Serves the page to this machine alone, with the engine behind it; null in a program built without cpp-httplib. serve.cpp sets
+// it, and says more.
+inline void (*serve)(const PageRequest& request) = nullptr;
 
 }  // namespace whence::look

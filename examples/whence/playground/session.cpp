@@ -118,7 +118,7 @@ class Learner {
     look::PageNumbers numbers;
     Json answer{
         {"loss", shown->loss()}, {"loss_without_edits", plain_->loss()}, {"page", look::json_of_pass(*shown, numbers)}};
-    looked_at_ = std::move(shown), numbers_ = std::move(numbers);
+    looked_at_ = std::move(shown), numbers_ = std::move(numbers), edits_ = edits;
     return answer;
   }
   std::span<const std::uint8_t> numbers() const { return numbers_.block(); }
@@ -147,6 +147,17 @@ class Learner {
     return {{"edits", outcomes}};
   }
 
+  // The pass of the last look, under its edits, with one number changed.
+  Json turn(const Json& question) const {
+    const look::Inspection& inspection = looked_at();
+    const TransformerOptions& model = inspection.subject().model->options();
+    const auto edited = look::edited_parameters(*plain_, edits_);
+    return look::json_of(
+        inspection, look::turned(inspection, question.text("edit"), question.number("number"),
+                        question.whole("layer", 0, model.layers - 1), question.whole("head", 0, model.heads - 1),
+                        question.whole("i", 0, inspection.subject().tokens.numel() - 1)));
+  }
+
   Json inspect() {
     constexpr index_t most = 40;  // tokens: a browser finds their links in a second, CDAPE's in three
     look::PageNumbers numbers;
@@ -170,6 +181,7 @@ class Learner {
   std::int64_t sample_ = 0;
   std::unique_ptr<look::Subject> subject_;
   std::shared_ptr<look::Inspection> plain_, looked_at_;  // without edits, and with those of the last look
+  std::vector<std::string> edits_;                       // of the last look
   look::PageNumbers numbers_;
 };
 
@@ -329,9 +341,10 @@ std::string Session::answer(const std::string& line) {
     }
     if (ask == "value") return learner.value(question.text("what")).line();
     if (ask == "explain") return learner.explain(question.text("what")).line();
+    if (ask == "turn") return learner.turn(question).line();
     if (ask == "edit") return learner.edit(question.texts("edits")).line();
     throw InputError(
-        "'", ask, "' asked; schemes, begin, open, train, errors, look, value, explain, edit or inspect required");
+        "'", ask, "' asked; schemes, begin, open, train, errors, look, value, explain, edit, turn or inspect required");
   } catch (const std::bad_alloc&) {
     return error("there is no memory left for this; a smaller model required");
   } catch (const std::exception& problem) { return error(problem.what()); }

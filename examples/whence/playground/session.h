@@ -10,6 +10,7 @@
 //   {"ask": "value", "model": 0, "what": "gates layer=0 head=0 i=9 j=3"}     {"value": 0.7, "gradient": 0, "cause": "clamped"}
 //   {"ask": "explain", "model": 0, "what": "dLoss/dgates layer=0 head=0 i=9 j=3"}     {"text": "..."}
 //   {"ask": "edit", "model": 0, "edits": ["gates layer=0 = 0"]}   {"edits": [{"predicted": ..., "real": ...}]}
+//   {"ask": "turn", "model": 0, "edit": "gates ... = 0.3", "number": 0.3, "layer": 0, "head": 0, "i": 9}   {"real": ..., "rows": [...], ...}
 //   {"ask": "inspect", "model": 0}                            {"page": {...}}, of that look, with links, paths and graph
 // or {"error": "..."}, a sentence; then nothing has changed.
 #pragma once

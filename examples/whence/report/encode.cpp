@@ -138,7 +138,7 @@ std::string colour_of(Scale scale, double t) {
   if (scale == Scale::sequential) return srgb(0.24 + 0.71 * t, 0.145, 300 - 195 * t);
   const double size = std::abs(2 * t - 1);
   const double lightness = scale == Scale::diverging_by_night ? 0.27 + 0.57 * size : 0.975 - 0.43 * size;
-  return srgb(lightness, 0.17 * std::pow(size, 0.9), t < 0.5 ? 255 : 55);
+  return srgb(lightness, 0.17 * std::pow(size, 0.9), t < 0.5 ? 340 : 165);
 }
 
 }  // namespace whence::report

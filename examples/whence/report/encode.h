@@ -33,7 +33,7 @@ namespace whence::report {
 [[nodiscard]] std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes);
 
 // Colours of numbers, computed in OKLCH with lightness linear in the number. Equal steps look equal, also in grey and for
-// colour-blind readers. Sequential: violet, teal, yellow. Diverging: blue, neutral, orange; the middle is about as light as
+// colour-blind readers. Sequential: violet, teal, yellow. Diverging: pink, neutral, green; the middle is about as light as
 // the page.
 enum class Scale : unsigned char { sequential, diverging_by_day, diverging_by_night };
 [[nodiscard]] std::string colour_of(Scale scale, double t);  // "0060a8" for t from 0 to 1

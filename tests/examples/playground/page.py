@@ -49,7 +49,11 @@ class Playground(Browser):
 
     def view(self, key):
         """One of another kind is drawn when the engine has looked at the model whole."""
-        self.click(f"#tab-{key}")
+        groups = {"playground": "Playground", "story": "Story", "graph": "Graph", "why": "Why", "paths": "Why", "edits": "Evidence", "logit": "Evidence"}
+        self.click(f"#tab-{groups.get(key, 'Explore')}")
+        part = f"[data-focus='view {key}']"
+        self.until(f"new URLSearchParams(location.hash.slice(1)).get('view') === '{key}' || document.querySelector(\"{part}\")")
+        self.get(f"document.querySelector(\"{part}\")?.click()")
         self.until(f"new URLSearchParams(location.hash.slice(1)).get('view') === '{key}' && document.querySelector('#stage > *') && "
                    "!document.querySelector('.status')?.textContent.startsWith('Drawing')")
 
@@ -175,16 +179,14 @@ def row_shown(page):
     """Returns the numbers of the loupe's charts in the frame, by name."""
     pictures = [label.split(": ")[-1].split() for label in page.texts(".loupe svg", "getAttribute('aria-label')")]
     numbers = [[float(word) for word in words if word != "masked"] for words in pictures]
-    return dict(zip(("gates", "positions", "logits", "pattern"), numbers, strict=True))
+    return dict(zip(("positions", "logits", "pattern"), numbers, strict=True))
 
 
-def said_of(place, row, edits, program):
-    """Returns from the program the loss of the pass with these edits, the page's words on answers, and the same numbers of the row."""
-    values = [{"ask": "value", "model": 0, "what": f"{name} {place} j={j}"} for name, row in row.items() for j in range(len(row))]
-    _, _, look, *found = answers([program, "playground", "--answer"], [{"ask": "begin", "model": 0, "scheme": "cope"},
-                                 {"ask": "train", "model": 0, "steps": 20}, {"ask": "look", "model": 0, "edits": edits}, *values])
-    found = iter(found)
-    return look, {name: [next(found) for _ in row] for name, row in row.items()}
+def looks_of(looks, program):
+    """Returns what the program says of the pass under each of these lists of edits, and the gradient of the last place asked for."""
+    asked = [question for edits, more in looks for question in ({"ask": "look", "model": 0, "edits": edits}, *more)]
+    return answers([program, "playground", "--answer"], [{"ask": "begin", "model": 0, "scheme": "cope"}, {"ask": "train", "model": 0, "steps": 20},
+                                                         *asked])[2:]
 
 
 def close(what, shown, wanted):
@@ -193,7 +195,7 @@ def close(what, shown, wanted):
 
 
 def check_inspector(page, path, program):
-    """Moves a gate by key in the inspector's loupe: the page must show the program's numbers for the same edits."""
+    """Moves a gate by key in the inspector's loupe: the page must show the program's numbers for the same edit, beside one in force."""
     own = "blocks.0.attention.position.table *= 300"  # otherwise a gate has almost no effect after 20 steps of training
     page.show(path, f"step=20&edit={urllib.parse.quote('0:' + own)}")
     page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
@@ -204,33 +206,23 @@ def check_inspector(page, path, program):
     page.click("[data-key=digits]")
     i, j = map(int, page.texts("#stage h3 .name", "textContent.split(' ')[0]"))
     at = "layer={} head={} i={}".format(*page.get("['layer', 'head'].map((key) => document.querySelector(`[data-key=${key}]`).value)"), i)
-    first, said = row_shown(page), lambda: page.texts(".moved")[0]
-    before, numbers = said_of(at, first, [own], program)
-    for name, row in first.items():
-        close(name, row, [each["value"] for each in numbers[name]])
-    page.press("[data-key=gate]", "End")  # moves the gate to 1
-    page.press(".loupe", "ArrowLeft", "ArrowDown")  # and moves the previous key's gate by a step
-    moved = {j: 1, j - 1: first["gates"][j - 1] - 0.05}
-    page.until("document.querySelector('.moved').textContent.startsWith('With these gates')")
-    after, wanted = said_of(at, first, [own, *(f"gates {at} j={key} = {gate!r}" for key, gate in moved.items())], program)
-    loss, was, change, foretold = (float(re.sub(r"\.$", "", word)) for word in re.findall(r"-?\d[\d.e-]*", said())[:4])
-    close("loss", [loss, was, change], [after["loss"], before["loss"], after["loss"] - before["loss"]])
-    predicted = sum(numbers["gates"][key]["gradient"] * (gate - first["gates"][key]) for key, gate in moved.items())
-    assert math.isclose(foretold, predicted, rel_tol=1e-3) and abs(change) > 1e-3, f"{said()}: {predicted} foretold by the program"
-    shares = [[each["wanted"][1] for each in look["page"]["predictions"] if each] for look in (before, after)]
-    one, other = max(zip(*shares), key=lambda pair: abs(pair[1] - pair[0]))
-    assert f"from {100 * one:.3g} % to {100 * other:.3g} %" in said() and one != other, f"{said()}: {shares}"
-    for name, row in row_shown(page).items():
-        close(name, row, [each["value"] for each in wanted[name]])
-        assert max(abs(a - b) for a, b in zip(row, first[name])) > 1e-3, f"{name}: nothing moves"
-    page.click("[data-focus=reset]")
-    assert row_shown(page) == first, "the engine's own numbers again"
+    place = f"gates {at} j={j}"
+    before, value = looks_of([([own], [{"ask": "value", "model": 0, "what": place}])], program)
+    page.press("[data-focus=knob]", "ArrowDown")
+    page.until("document.querySelector('.turn .command')")
+    gate = float(re.search("= ([0-9.e-]+)\"", page.texts(".turn .command")[0])[1])
+    after, pattern = looks_of([([own, f"{place} = {gate!r}"], [{"ask": "value", "model": 0, "what": f"pattern {at} j={j}"}])], program)
+    real, foretold = (float(word) for word in re.findall(r"[+-]\d\S*\d", page.texts(".moved")[0].replace("\u2212", "-")))
+    assert math.isclose(real, after["loss"] - before["loss"], rel_tol=0.02, abs_tol=2e-6), f"{page.texts('.moved')}: {after['loss'] - before['loss']}"
+    assert math.isclose(foretold, value["gradient"] * (gate - value["value"]), rel_tol=0.02, abs_tol=1e-8), page.texts(".moved")
+    close("attention of the key", [row_shown(page)["pattern"][j]], [pattern["value"]])
+    page.click("[data-focus='knob reset']")
     page.get(broken)
-    page.press("[data-key=gate]", "Home")
+    page.press("[data-focus=knob]", "ArrowDown")
     page.until("document.querySelector('.moved .wrong')?.textContent === 'No engine today.'")
     page.get("Worker.prototype.postMessage = self.post; 0")
-    page.press("[data-key=gate]", "End")
-    page.until("document.querySelector('.moved').textContent.startsWith('With this gate')")
+    page.press("[data-focus=knob]", "ArrowDown")
+    page.until("document.querySelector('.moved').textContent.startsWith('The loss changes')")
     page.view("playground")
     page.until("document.querySelectorAll('.in-force tbody tr').length === 1 && document.querySelectorAll('.pairs canvas').length > 0")
 

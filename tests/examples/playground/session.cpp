@@ -103,6 +103,30 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
   CHECK(weights.at("loss").get<double>() == before.at("loss").get<double>());
 }
 
+TEST_CASE("playground: a turn is the pass of the last look, under its edits, with one number more changed") {
+  playground::Session session;
+  (void)asked(session, R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=4)", "length": 16, "heads": 2})q");
+  (void)asked(session, R"({"ask": "train", "model": 0, "steps": 40})");
+  const std::string place =
+      R"("number": 0.25, "layer": 0, "head": 1, "i": 9, "edit": "gates layer=0 head=1 i=9 j=3 = 0.25")";
+  for (const std::string edits : {"", R"("blocks.0.attention.position.table *= 9")",
+           R"("blocks.0.attention.position.table *= 9", "scores layer=1 head=0 *= 2")"}) {
+    CAPTURE(edits);
+    const double before =
+        asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + "]}").at("loss").get<double>();
+    const nlohmann::json turn = asked(session, R"({"ask": "turn", "model": 0, )" + place + "}");
+    const nlohmann::json look =
+        asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + (edits.empty() ? "" : ", ") +
+                           R"("gates layer=0 head=1 i=9 j=3 = 0.25"]})");
+    CHECK(turn.at("loss").get<double>() == doctest::Approx(look.at("loss").get<double>()).epsilon(1e-6));
+    CHECK(turn.at("real").get<double>() == doctest::Approx(look.at("loss").get<double>() - before).epsilon(1e-3));
+    for (const nlohmann::json& row : turn.at("rows"))
+      if (row.at("probe").get<std::string>() == "gates") CHECK(row.at("value").get<std::vector<double>>()[3] == 0.25);
+  }
+  for (const std::string broken : {R"("head": 2)", R"("layer": 2)", R"("i": 15)"})
+    CHECK(json_of(session.answer(R"({"ask": "turn", "model": 0, )" + broken + ", " + place + "}")).contains("error"));
+}
+
 TEST_CASE("playground: a run that is opened is what `train` left, and its page has all that it reads") {
   const Scratch scratch("opened");
   const std::string run = scratch.folder.string() + "/run";

@@ -1,4 +1,4 @@
-// The model's answers, above every view: the probability of the wanted answer at each token with a question, and the
+// The model's answers, above the text: the probability of the wanted answer at each token with a question, and the
 // likeliest answers at the selected token.
 import { counted, draw, format, make, svg_text, token_text } from "./elements.js";
 import { followers, state } from "./state.js";
@@ -65,19 +65,10 @@ function strip_from(from, across, width) {
   } };
 }
 
-// Returns the sentence for the whole page.
-function headline_at(t) {
-  const { wanted, likeliest } = predictions()[t], [[said, share]] = likeliest;
-  return [`The model read ${tokens.length} tokens. Asked after `, token_name(t), ", it said ", answer_name(said), ` (${percent(share)}): `,
-    is_right(predictions()[t]) ? "right." : [make("b", { class: "wrong" }, "wrong"), "; right is ", answer_name(wanted[0]), "."],
-    single_run() === "beside" ? ` This is ${run_named("beside").label}.` : ""].flat();
-}
-
 drawn_above.push(() => {
-  const story = state.view === "story";
-  above.hidden = !asked().length || !(story || state.view === "text");
+  above.hidden = !asked().length || state.view !== "text";
   if (above.hidden) return;
-  const words = make("p", { role: "status", class: story ? "headline" : null });
-  above.replaceChildren(...story ? [words] : [], ...strips_of(Math.max(240, above.clientWidth)), ...story ? [] : [words]);
-  followers.push(({ i }) => words.replaceChildren(...story ? headline_at(asked_after(i)) : words_at(i)));
+  const words = make("p", { role: "status" });
+  above.replaceChildren(...strips_of(Math.max(240, above.clientWidth)), words);
+  followers.push(({ i }) => words.replaceChildren(...words_at(i)));
 });

@@ -117,8 +117,8 @@ function row_strip(sheet, row, { width, count, last }) {
   const word = word_of(sheet.column_axis), values = row_of(sheet, row).slice(0, count);
   const label = `${sheet.title}, ${is_row(sheet) ? "" : `${word_of(sheet.row_axis)} ${row}, `}over ${word}`;
   const frame = strip({ label, values, width, last, labels: sheet.column_labels, word, marks: sheet.marks });
-  stems(frame, values);
-  trace(frame, values);
+  if (sheet.column_labels) columns("gate")(frame, values);
+  else stems(frame, values), trace(frame, values);
   return followed(frame, end_of(sheet.title, (width - frame.left - 90) / letter_width), "title",
     (column) => shown(values[column] ?? null));
 }
@@ -134,6 +134,17 @@ export function followed(frame, title, class_of_title, words) {
 // The end of a name tells more than its start, as in blocks.0.attention.position.table.
 export const letter_width = 7.5;
 export const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
+
+// Tokens are separate: bars, which no line joins.
+export const half_step = (frame) => Math.min(9, 0.36 * (frame.x_of(1) - frame.x_of(0)));
+export const columns = (name, key = -1) => (frame, values) => {
+  const half = half_step(frame);
+  values.forEach((value, j) => {
+    const ends = [frame.y_of(value), frame.y_of(0)], y = Math.min(...ends), height = Math.max(1, Math.max(...ends) - y);
+    const column = draw("rect", { class: j === key ? `${name} turned` : name, x: frame.x_of(j) - half, width: 2 * half, y, height });
+    if (Number.isFinite(value)) frame.add(column);
+  });
+};
 
 // A stem to zero makes single dots readable.
 function stems(frame, values) {

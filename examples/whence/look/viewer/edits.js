@@ -1,10 +1,10 @@
 // View: the change of the loss that the gradient predicted for each edit, against the real change.
 import {
-  draw, dress, format, make, name_cell, note, right_cell, svg_line, svg_text, table_of, unique
+  acting_row, draw, dress, folded, format, make, name_cell, note, right_cell, svg_line, svg_text, table_of, unique
 } from "./elements.js";
+import { state } from "./state.js";
 import { data, run_shown } from "./data.js";
-import { decades } from "./colour.js";
-import { number_cell, stage } from "./frame.js";
+import { number_cell, stage, update } from "./frame.js";
 import { chart, reach_of } from "./curves.js";
 
 function draw_edits() {
@@ -62,10 +62,30 @@ function scatter(container, edits) {
   return points;
 }
 
+// ---- Heads that are silenced, one at a time
+const heads_shown = 16;
+function draw_effects() {
+  const most = Math.max(...data.effects.map(({ real }) => Math.abs(real))) || 1;
+  const bar = (real) => draw("svg", { class: "effect", viewBox: "0 0 240 14", "aria-hidden": "true" }, draw("rect",
+    { class: real < 0 ? "minus" : "plus", x: 0, y: 2, height: 10, width: Math.max(1, 240 * Math.abs(real) / most) }));
+  const row = ({ layer, head, real, predicted, edit }) => acting_row(`effect ${layer} ${head}`, () => update({ layer, head }),
+    [name_cell(`layer ${layer}, head ${head}`), make("td", {}, bar(real)), ...[real, predicted].map(number_cell)],
+    { "aria-current": layer === state.layer && head === state.head, title: edit });
+  const table = (some) => table_of(["silenced", "change of the loss", "", "the gradient said"], some.map(row), { class: "effects" });
+  const sorted = data.effects.length > heads_shown
+    ? [...data.effects].sort((one, other) => Math.abs(other.real) - Math.abs(one.real)) : data.effects;
+  stage.append(make("h3", {}, "Which heads matter"), note("Each head by itself is silenced: its output is set to 0."),
+    table(sorted.slice(0, heads_shown)), sorted.length > heads_shown ? folded(`the ${sorted.length - heads_shown} others`,
+      () => table(sorted.slice(heads_shown))) : "");
+}
+
 export const edits_view = {
-  key: "edits", title: "Edits", wants: () => data.edits.length > 0,
+  key: "edits", title: "Edits", group: "Evidence", wants: () => data.edits.length > 0 || data.effects?.length > 0,
   hint: "Look for points far from the line: there the loss bends, and a gradient alone would mislead.",
   controls: () => [],
-  readout: () => [`${run_shown().edits.length} edits`],
-  draw: draw_edits,
+  readout: () => [`${run_shown().edits.length} edits, ${data.effects?.length ?? 0} silenced heads`],
+  draw() {
+    if (data.effects?.length && state.run === "this") draw_effects();
+    if (data.edits.length) draw_edits();
+  },
 };

@@ -1,19 +1,19 @@
-// Asks the engine in the page, if there is one, about edits.
+// Asks the engine, in the page or behind it, for the pass with one number changed.
 import { source } from "./source.js";
 
-export const has_engine = source.has_engine;
+export const has_engine = source.has_engine || source.is_served;
 
-// Calls `then` with the pass under these edits, as a run, and its loss; or with the engine's error. Only the newest
-// request waits: a drag sends no more than the engine answers.
+// Calls `then` with the answer to "turn", or with the engine's error. Only the newest request waits: a drag sends no
+// more than the engine answers.
 let wish = null, busy = false;
-export async function ask_newest(edits, then) {
-  wish = { edits, then };
+export async function ask_newest(place, then) {
+  wish = { place, then };
   if (busy) return;
   busy = true;
   while (wish) {
-    const { edits, then } = wish;
+    const { place, then } = wish;
     wish = null;
-    await source.look(edits).then(then, (problem) => then({ problem: problem.message }));
+    await source.turn(place).then(then, (problem) => then({ problem: problem.message }));
   }
   busy = false;
 }

@@ -26,12 +26,15 @@ export const place_words = (quantity = current_quantity()) => `layer ${state.lay
 export const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";
 // Several compared runs are steps of this run's training, the last of them its end.
 const end_words = () => besides.length > 1 ? "end of training" : data.label;
-const loss_of = (run) => Number(run.facts.find(([name]) => name === "loss")[1]);
-// The step with the largest fall of the loss since the one before: gradients are alive there, and hardly any at the end.
-export const steepest = besides.slice(0, -1).map((run, k) => (k ? loss_of(besides[k - 1]) : loss_of(run)) - loss_of(run))
-  .reduce((best, fall, k, falls) => best < 0 || fall > falls[best] ? k : best, -1);
 // Parts without differences show this run instead.
 export const single_run = () => state.run === "beside" ? "beside" : "this";
+// The step of training whose gradients are shown. It begins where the loss fell most since the step before: at the end
+// gradients are almost 0.
+const loss_of = (run) => Number(run.facts.find(([name]) => name === "loss")[1]);
+export const steepest = besides.slice(0, -1).map((run, k) => (k ? loss_of(besides[k - 1]) : loss_of(run)) - loss_of(run))
+  .reduce((best, fall, k, falls) => best < 0 || fall > falls[best] ? k : best, -1);
+export const has_moments = () => besides.length > 1 && state.run === "this";
+export const moment = () => has_moments() ? besides[state.moment] : run_named(single_run());
 
 export const facts_table = (heading, words, facts, attributes) => table_of([heading, words],
   facts.map(([name, value]) => [name_cell(name), number_cell(value)]), attributes);
@@ -58,7 +61,7 @@ add_controls({
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
   run: { text: "shown", options: () => [["this", end_words()],
     ...(besides.length ? [["beside", run_named("beside").label], ["difference", "difference of both"]] : [])] },
-  gradients: { text: "gradients of", options: () => [["steepest", besides[steepest].label], ["shown", "what is shown"]] },
+  moment: { text: "gradients at", low: 0, high: besides.length - 1, words: () => moment().label },
   beside: { text: "step of training", low: 0, high: besides.length - 1,
     words: (index) => besides[index].label,
     then: () => state.run === "this" ? { run: "beside" } : {}, play: true },
@@ -130,7 +133,7 @@ export function read_address(told = location.hash.slice(1)) {
   if (tokens.length) for (const key of ["i", "j"]) state[key] = Math.min(state[key], tokens.length - 1);
   if (!offered.some((view) => view.key === state.view)) state.view = start.view;
   if (!themes.includes(state.theme)) state.theme = start.theme;
-  if (!besides[state.beside]) state.beside = start.beside;
+  for (const key of ["beside", "moment"]) if (!besides[state[key]]) state[key] = start[key];
   if (!besides.length) state.run = start.run;
 }
 
@@ -149,6 +152,7 @@ export const above = make("div", { id: "answers" });  // shown above every view,
 export const drawn_above = [];
 const hint = make("p", { class: "hint" }), keys = note();
 const own = make("div");  // a view's own part of the bar
+const parts = make("nav", { class: "parts", "aria-label": "parts of this tab" });
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
 export const offered = [];  // all views
 export const views = [];  // views for which the run has data
@@ -159,9 +163,17 @@ const current_view = () => views.find((view) => view.key === state.view) ?? view
 
 export function settle_views() {
   views.splice(0, views.length, ...offered.filter((view) => view.wants()));
-  tabs.replaceChildren(...views.map(({ key, title }) => button(title, `tab ${key}`, () => update({ view: key }),
-    { role: "tab", id: `tab-${key}`, "aria-controls": "stage", onkeydown: on_keys(view_beside, show_view) })));
+  tabs.replaceChildren(...groups().map((name) => button(name, `tab ${name}`, () => show_group(name),
+    { role: "tab", id: `tab-${name}`, "aria-controls": "stage", onkeydown: on_keys(group_beside, (index) => {
+      show_group(groups()[index]);
+      tabs.children[index].focus();
+    }) })));
 }
+const group_of = ({ group, title }) => group ?? title;
+const groups = () => unique(views.map(group_of));
+const shown_last = new Map();  // the view of each group
+const show_group = (name) =>
+  update({ view: shown_last.get(name) ?? views.find((view) => group_of(view) === name).key });
 
 export function build() {
   const bar = make("div", { class: "controls" }, Object.values(controls).map(({ label }) => label));
@@ -169,30 +181,28 @@ export function build() {
     "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows. Hatched " +
     "cells are masked.");
   document.getElementById("look").append(
-    make("div", { class: "top" }, tabs, make("label", { class: "theme" }, "theme", theme_input)), hint,
+    make("div", { class: "top" }, tabs, make("label", { class: "theme" }, "theme", theme_input)), parts, hint,
     make("div", { class: "bar" }, bar, own, readout), above, stage, keys);
 }
 
-function view_beside(key) {
-  const at = views.indexOf(current_view()), last = views.length - 1;
+function group_beside(key) {
+  const at = groups().indexOf(group_of(current_view())), last = groups().length - 1;
   return { ArrowLeft: Math.max(0, at - 1), ArrowRight: Math.min(last, at + 1), Home: 0, End: last }[key];
 }
 
-function show_view(index) {
-  update({ view: views[index].key });
-  tabs.children[index].focus();
-}
-
 function show_tabs() {
-  views.forEach(({ key }, index) => dress(tabs.children[index],
-    { "aria-selected": key === state.view, tabindex: key === state.view ? 0 : -1 }));
-  const chosen = document.getElementById(`tab-${state.view}`);
+  const group = group_of(current_view()), chosen = document.getElementById(`tab-${group}`);
+  for (const tab of tabs.children) dress(tab, { "aria-selected": tab === chosen, tabindex: tab === chosen ? 0 : -1 });
+  const within = views.filter((view) => group_of(view) === group);
+  shown_last.set(group, state.view);
+  parts.replaceChildren(...within.length < 2 ? [] : within.map(({ key, title }) => button(title, `view ${key}`,
+    () => update({ view: key }), { "aria-pressed": String(key === state.view) })));
   tabs.scrollLeft = chosen.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - chosen.offsetWidth) / 2;  // on a phone
-  stage.setAttribute("aria-labelledby", `tab-${state.view}`);
+  stage.setAttribute("aria-labelledby", chosen.id);
   readout.parentElement.hidden = Boolean(current_view().bare);
   const schemes = unique(data.quantities.map((each) => each.scheme_name).filter(Boolean));
   const more = [...schemes.map((name) => `whence schemes ${name}`), "nn/README.md"].join(", ");
-  hint.replaceChildren(current_view().hint + " ", make("cite", {}, `More: ${more}.`));
+  hint.replaceChildren(current_view().hint, ...current_view().bare ? [] : [" ", make("cite", {}, `More: ${more}.`)]);
 }
 
 // ---- Cursor

@@ -143,7 +143,7 @@ function draw_heads() {
 }
 
 export const heads_view = {
-  key: "heads", title: "Heads", wants: () => heads_quantities().length > 0,
+  key: "heads", title: "Heads", group: "Explore", wants: () => heads_quantities().length > 0,
   hint: "Look for heads whose curve bends where no other does: there the learned bias is one head\u2019s own.",
   quantities: heads_quantities, opens_on: () => telling(heads_quantities()),
   controls: () => ["layer", "quantity", "over", "head"],

@@ -11,7 +11,7 @@ const within = (index, answers) => Math.min(index, answers.length - 1);
 // A bar from the middle of the cell, to the right for a positive number, to the left for a negative.
 function bar_cell(value, reach) {
   const size = 50 * Math.min(1, Math.abs(value) / (reach || 1)), left = value < 0 ? 50 - size : 50;
-  const ink = value < 0 ? "--c1" : "--c0";
+  const ink = value < 0 ? "--minus" : "--plus";
   return make("td", { class: "amount", "aria-hidden": "true",
     style: `background: linear-gradient(var(${ink}) 0 0) ${100 * left / (100 - size)}% 50% / ${size}% 12px no-repeat` });
 }
@@ -71,7 +71,7 @@ function draw_logit() {
 }
 
 export const logit_view = {
-  key: "logit", title: "Logit", wants: () => Boolean(data.logits),
+  key: "logit", title: "Logit", group: "Evidence", wants: () => Boolean(data.logits),
   hint: "Look for the part that separates the two answers: replace it in a patch, and the answer should change.",
   controls: () => [],
   readout(at) {

@@ -41,7 +41,7 @@ function draw_patch() {
 }
 
 export const patch_view = {
-  key: "patch", title: "Patch", wants: () => Boolean(data.patches?.maps.length),
+  key: "patch", title: "Patch", group: "Evidence", wants: () => Boolean(data.patches?.maps.length),
   hint: "Look for the cells in which the wanted answer loses its probability: those heads carry the decision.",
   controls: () => ["effect"],
   readout: (at) => [`layer ${at.layer}, head ${at.head}: `,

@@ -18,18 +18,12 @@ add_controls({ of: { text: "gradient of", options: () => paths_of(data).map(({ o
 export const paths_to = (run, name = state.of) => paths_of(run).find(({ of }) => of === name);
 
 // ---- Numbers
-function vector_of(found, path, at) {
-  const { offset, columns } = slice_of(letters_of(found), found.shape, at), from = offset + at.i * columns;
-  return decode(path, "value", found.bits).subarray(from, from + columns);
-}
-
-// Returns each path's part, its norm, and its share along the whole gradient; shares add up to the whole's norm.
+// Returns each path's norm and its part along the whole gradient; the latter add up to the whole's norm.
 export function split(found, at) {
-  const parts = found.paths.map((path) => ({ ...path, name: words_of(path, found.paths), vector: vector_of(found, path, at) }));
-  const whole = Array.from(parts[0].vector, (_, k) => sum_of(parts.map(({ vector }) => vector[k])));
-  const norm = norm_of(whole);
-  const along = (vector) => norm > 0 ? sum_of(whole.map((value, k) => value * vector[k])) / norm : 0;
-  return { norm, parts: parts.map((part) => ({ ...part, norm: norm_of(part.vector), along: along(part.vector) })) };
+  const vector = found.axes === "t" ? at.i : slice_of(letters_of(found), found.shape, at).offset + at.i;
+  const number = (holder, field) => decode(holder, field, 64)[vector];
+  return { norm: number(found, "norm"), parts: found.paths.map((path) => ({ ...path, name: words_of(path, found.paths),
+    norm: number(path, "norm"), along: number(path, "along") })) };
 }
 
 // Names a chain such as "k: position_logit > positions > gates > gate_logits" by a step that no other has, first by
@@ -171,7 +165,7 @@ function draw_paths() {
 }
 
 export const paths_view = {
-  key: "paths", title: "Paths", wants: () => data.paths.length > 0,
+  key: "paths", title: "Paths", group: "Why", wants: () => data.paths.length > 0,
   hint: "Each band is a path by which the gradient came from the loss. Look for a band that points against the whole.",
   controls: () => ["layer", "head", "of"], without: ["beside"],
   readout(at) {

@@ -7,7 +7,7 @@ import {
   word_of
 } from "./data.js";
 import {
-  choose, controls, current_quantity, has_channels, has_heads, of_selection, place_words, stage, steepest, update
+  choose, controls, current_quantity, has_channels, has_heads, has_moments, moment, of_selection, place_words, stage, update
 } from "./frame.js";
 import {
   caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, on_map_keys, paint_base, paint_cursor,
@@ -48,11 +48,10 @@ const main_names = () => (state.show === "one" ? [current_quantity()] : state.sh
 const rest_names = () => state.show !== "all" ? [] : measured.map(({ name }) => name).filter((name) => !main_names().includes(name));
 const chosen_names = () => [...main_names(), ...(rest_open ? rest_names() : [])];
 // Gradients are of the step at which they are alive, unless another run is chosen.
-const alive = () => state.run === "this" && state.gradients === "steepest" && steepest >= 0;
 function sheet_here(name, kind) {
-  if (kind === "value" || !alive()) return sheet_of(name, kind, state, state.run);
-  const at = { ...state, beside: steepest }, sheet = sheet_of(name, kind, at, "beside");
-  return sheet && { ...sheet, title: `${sheet.title}, ${besides[steepest].label}` };
+  if (kind === "value" || !has_moments()) return sheet_of(name, kind, state, state.run);
+  const at = { ...state, beside: state.moment }, sheet = sheet_of(name, kind, at, "beside");
+  return sheet && { ...sheet, title: `${sheet.title}, ${moment().label}` };
 }
 const sheets_named = (names) => names.flatMap((name) => kinds().map((kind) => sheet_here(name, kind))).filter(Boolean);
 const chosen_sheets = () => sheets_named(chosen_names());
@@ -188,11 +187,11 @@ function small_map(at, quantity, kind, width) {
 }
 
 export const quantities_view = {
-  key: "quantities", title: "Quantities", wants: () => measured.length > 0,
+  key: "quantities", title: "Quantities", group: "Explore", wants: () => measured.length > 0,
   hint: "The maps are in the order of the sum, from the scores to the pattern. A row that stands out is a query that " +
     "finds, counts or reads other keys than its neighbours do.",
   both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),
-  controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || steepest < 0 ? [] : ["gradients"]), "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
+  controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || !has_moments() ? [] : ["moment"]), "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
   readout: (at) => values_readout(sheets_of_row(), at),
   draw() {
     stage.append(...data.schemes.filter((scheme) => scheme.equation).map(({ name, title, paper, equation: text }) =>

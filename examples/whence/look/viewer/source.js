@@ -23,11 +23,21 @@ export const embedded_run = json_in("run");
 const waiting = new Map();
 let worker = null, asked = 0;
 
-// `dead` is a sentence once the engine has stopped; then `when_dead` is called. `look` takes the model that is shown,
-// with these edits added to those in force.
+// `dead` is a sentence once the engine has stopped; then `when_dead` is called. `turn` asks for the pass that is shown
+// with one number changed. A served page has its engine behind it (look/serve.cpp).
 export const source = {
-  has_engine: Boolean(element("engine-module")), ask: recorded, dead: "", when_dead: () => {}, look: null,
+  has_engine: Boolean(element("engine-module")), is_served: Boolean(element("served")), ask: recorded, dead: "", when_dead: () => {},
+  turn: (place) => ask_server({ ask: "turn", model: 0, ...place }), put_edits: null,
 };
+if (source.is_served) source.put_edits = async (edits) => edits.length ? (await ask_server({ ask: "edit", model: 0, edits })).edits.map(
+  ({ edit, real, predicted }) => `${edit}: the loss changes by ${real.toPrecision(3)}; the gradient said ${predicted?.toPrecision(3) ?? "nothing"}. `).join("") : "";
+async function ask_server(question) {
+  const answer = await fetch("ask", { method: "POST", body: JSON.stringify(question) })
+    .then((response) => response.ok ? response.json() : Promise.reject(new Error(`the engine refused this: ${response.status}`)),
+      () => Promise.reject(new Error("The engine does not answer: has its program ended?")));
+  if (answer.error) throw new Error(answer.error);
+  return answer;
+}
 if (source.has_engine) source.ask = ask_engine;
 
 export function start_engine() {

@@ -2,7 +2,7 @@
 import { start, state } from "./state.js";
 import { besides, data, letters_of, places_of, quantities, sheet_of } from "./data.js";
 import { source } from "./source.js";
-import { build, offered, read_address, settle_views, stage, system_dark, update, views } from "./frame.js";
+import { build, offered, read_address, settle_views, stage, steepest, system_dark, update, views } from "./frame.js";
 import { place_of } from "./map.js";
 import { quantities_view } from "./quantities.js";
 import { why_view } from "./why.js";
@@ -11,6 +11,7 @@ import { text_view } from "./text.js";
 import { heads_view } from "./heads.js";
 import { graph_view } from "./graph.js";
 import { loupe_view } from "./loupe.js";
+import { to_knob } from "./knob.js";
 import { story_view } from "./story.js";
 import { edits_view } from "./edits.js";
 import { logit_view } from "./logit.js";
@@ -18,8 +19,8 @@ import { patch_view } from "./patch.js";
 import { lessons_view } from "./lessons.js";
 import { offer_saving } from "./save.js";
 
-offered.push(story_view, lessons_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
-  logit_view, patch_view, edits_view, quantities_view);
+offered.push(story_view, quantities_view, text_view, heads_view, loupe_view, why_view, paths_view, edits_view, logit_view, patch_view,
+  graph_view, lessons_view);
 
 // Starts at the strongest gradient of the first quantity of pairs, in all layers and heads; without one, at the largest value.
 function strongest_cell(pairs) {
@@ -37,7 +38,8 @@ function strongest_cell(pairs) {
 function begin_at_run() {
   const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
   state.beside = start.beside = Math.max(0, besides.length - 1);  // a training's end, which is this run too
-  Object.assign(state, data.story ?? strongest_cell(pairs));
+  state.moment = start.moment = Math.max(0, steepest);
+  Object.assign(state, data.knob ? to_knob() : strongest_cell(pairs));
 }
 
 settle_views();

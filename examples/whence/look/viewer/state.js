@@ -1,7 +1,7 @@
 // The state of the page, kept in the address. i, j, d, n, c, r, k, w, u are the selected places along the axes.
 
 export const start = {
-  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", gradients: "steepest", flows: false, show: "all", run: "this", beside: 0, fit: false,
+  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", moment: 0, flows: false, show: "all", run: "this", beside: 0, fit: false,
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
   unfolded: "", walk: "", log: false, theme: "auto",
   learner: 0, sample: 0, half: "value", vector: "", lesson: "",  // in a page with an engine

@@ -119,7 +119,7 @@ function reading_table() {
 const wanted = (index) => data.targets[index] == null ? "" : token_text(visible(data.targets[index]));
 
 export const text_view = {
-  key: "text", title: "Text", wants: () => readable().length > 0,
+  key: "text", title: "Text", group: "Explore", wants: () => readable().length > 0,
   hint: "Look for the tokens that the selected one counts or attends to: would a reader have needed them?",
   quantities: readable, opens_on: () => telling(readable().filter(({ scale }) => scale === "unit")),
   controls: () => ["layer", "head", "quantity", "c", "part", "fit", "mono",

@@ -84,7 +84,7 @@ const cause_words = ({ kind, text, change, places, vanishing }, count) => [
   change ? `. Changes with: ${change}` : "", make("br"), make("code", {}, places.join("; "))];
 
 export const why_view = {
-  key: "why", title: "Why zero?", wants: () => with_causes().length > 0,
+  key: "why", title: "Zeros", group: "Why", wants: () => with_causes().length > 0,
   hint: "Look for the cause that covers most cells: it says what would have to change before these entries can learn.",
   quantities: with_causes, opens_on: () => telling(with_causes()),
   controls: () => ["layer", "head", "quantity", "c"],

@@ -9,7 +9,7 @@ import {
   ask_about, begin, bench, dim_for, drawn, forget_pair, key_of, learners, look, look_at_all, redraw, say, selected_learner,
   sizes, test
 } from "./learners.js";
-import { edits_panel, outcome_words, set_edits, weights_panel, with_edit } from "./moves.js";
+import { edits_panel, outcome_words, set_edits, weights_panel } from "./moves.js";
 import { lesson_of } from "./lessons.js";
 import { read_link } from "./link.js";
 import { pair_words, reasons_panel, selection } from "./selection.js";
@@ -146,10 +146,7 @@ async function inspect(learner) {
   }
   settle_views();
 }
-source.look = async (edits) => {
-  const learner = selected_learner(), before = learner.look.loss;
-  return { ...await look(learner, { edits: edits.reduce(with_edit, learner.edits) }), before };
-};
+source.turn = async (place) => (await ask_about(selected_learner(), [{ ask: "turn", ...place }]))[0];
 source.put_edits = async (edits) => {
   const learner = selected_learner();
   await set_edits(learner, edits);
