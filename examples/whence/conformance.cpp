@@ -4,11 +4,11 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/json.h"
-#include "examples/whence/cli/json_output.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/verify/conformance.h"

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"

@@ -11,7 +11,6 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
@@ -127,7 +126,7 @@ std::optional<std::string> read_options(Request& request, const Words& words) {
   }
   request.preset = typed.contains("preset") ? typed.at("preset") : recorded.empty() ? "mini" : recorded;
   if (request.preset == "mini")
-    for (const Word& word : words_of(request.study->mini(), "--preset")) line.set_default(word.name, word.value);
+    for (const Word& word : words_of(request.study->mini())) line.set_default(word.name, word.value);
   if (request.resumed) {
     for (const std::string& name : request.resumed->given)
       if (!line.has(name) || never_recorded.contains(name))

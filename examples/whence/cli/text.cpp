@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <sstream>
 #include <utility>
@@ -175,12 +174,9 @@ std::string terminal_text(std::string_view text) {
 }
 
 std::string shell_command(const std::vector<std::string>& words) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=./,:+%@").find(c) != std::string::npos;
-  };
+  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=./,:+%@";
   const auto quoted = [&](const std::string& word) {
-    if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+    if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
     std::string text = "'";
     for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
     return text + '\'';

@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/cli/output_file.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory.h"
 #include "nn/io/files.h"
@@ -65,7 +64,7 @@ void truncate_jsonl_after(const fs::path& path, std::int64_t step) {
   for (int number = 1; std::getline(lines, line) && !lines.eof(); ++number) {  // every complete line ends in a newline
     try {
       const Json record = Json::read(line, to_text(path.string(), ": line ", number));
-      const Json* at = record.find("step");
+      const auto at = record.find("step");
       if (at && at->as_number() > static_cast<double>(step)) continue;
     } catch (const FileError&) {
       if (lines.peek() != std::istream::traits_type::eof()) throw;

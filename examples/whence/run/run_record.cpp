@@ -42,10 +42,9 @@ Json object_of(const Pairs& pairs) {
 
 Pairs pairs_of(const Json& object) {
   Pairs pairs;
-  for (const auto& [name, value] : object.fields()) {
-    const auto* list = value.as<Json::List>();
-    for (const Json& each : list ? *list : Json::List{value}) pairs.emplace_back(name, text_of(each));
-  }
+  for (const auto& [name, value] : object.fields())
+    for (const Json& each : value.is_list() ? object.list(name) : Json::List{value})
+      pairs.emplace_back(name, text_of(each));
   return pairs;
 }
 

@@ -15,7 +15,6 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/output_file.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory.h"
