@@ -28,11 +28,6 @@ std::string text_of(const Median& figure) {
 
 std::string percent_of(double share) { return std::isnan(share) ? "-" : fixed(100 * share, 0) + " %"; }
 
-Tensor named(const NamedTensors& tensors, const std::string& name) {
-  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-  return found == tensors.end() ? Tensor() : found->second;
-}
-
 void draw_zeros(const Module& model, double deviation) {
   for (const Module::Parameter& parameter : model.parameters())
     if (parameter.init.kind == Init::Kind::constant && parameter.init.first == 0)
@@ -58,12 +53,6 @@ Row& Row::add(std::string field, Json value, std::string heading, std::string te
     cells_.emplace_back(std::move(heading), known ? std::move(text) : "-");
   }
   if (!field.empty() && known) line_.add(std::move(field), std::move(value));
-  return *this;
-}
-
-Row& Row::add(const Row& more) {
-  for (const auto& [field, value] : more.line_.fields()) line_.add(field, value);
-  cells_.insert(cells_.end(), more.cells_.begin(), more.cells_.end());
   return *this;
 }
 
@@ -122,12 +111,12 @@ void Bench::begin(const std::string& what) {
   progress_.note(what);
 }
 
-std::vector<Times> Bench::alternating(const std::vector<Run>& runs) const {
-  std::vector<Times> all(runs.size());
+std::vector<Times> Bench::measure(const std::vector<Measured>& cases) {
+  std::vector<Times> all(cases.size());
   for (int round = -1; round < options_.repetitions; ++round) {  // the first round warms up
-    for (std::size_t k = 0; k < runs.size(); ++k) {
+    for (std::size_t k = 0; k < cases.size(); ++k) {
       stop_if_asked();
-      const Repetition one = runs[k]();
+      const Repetition one = cases[k].run();
       Times& times = all[k];
       times.kept = one.kept, times.peak = std::max(times.peak, one.peak);
       if (round < 0) continue;
@@ -135,6 +124,8 @@ std::vector<Times> Bench::alternating(const std::vector<Run>& runs) const {
       times.both.push_back(one.forward + (std::isnan(one.backward) ? 0 : one.backward));
     }
   }
+  for (std::size_t k = 0; k < cases.size(); ++k)
+    if (cases[k].row) keep(cases[k].row(all[k], ceilings_));
   return all;
 }
 

@@ -8,7 +8,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/inspect/observers.h"
-#include "examples/whence/bench/measured.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory.h"
@@ -229,10 +229,10 @@ void measure(Bench& bench, const Case& what, const Options& options, const Place
   allocator.reset_peak();
   (void)training.step();  // later steps find Adam's moments in place
   DeviceTraffic before;   // before the last step
-  const Times times = bench.repeated([&] {
+  const Times times = bench.measure({{.run = [&] {
     before = traffic(device);
     return training.step();
-  });
+  }}})[0];
   const DeviceTraffic after = traffic(device);
   const double milliseconds = median(times.both).value, tokens = static_cast<double>(what.tokens()),
                per_second = tokens / milliseconds * 1e3;

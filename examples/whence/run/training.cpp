@@ -206,7 +206,8 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   const auto for_any = [ranks](bool here) { return ranks ? any_of_ranks(*ranks, here) : here; };
   // A rank that ends before its files are written may end the others too: mpirun then ends all.
   const auto wait_for_rank_0 = [&] { (void)for_any(false); };
-  MixedPrecision precision(optimizer_of(options), initialised(job, options), options.precision, options.scaling);
+  MixedPrecision precision(initialised(job, options), options.precision,
+      {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling);
   const std::optional<LossScale>& scale = precision.loss_scale();
   const auto skipped = [&] { return scale ? scale->state().skipped : 0; };
   const bool wants_graph = options.device.is_gpu() && options.cuda_graph;

@@ -45,8 +45,6 @@ struct TrainingOptions {
 
 void declare(Fields& options, TrainingOptions& training);
 
-[[nodiscard]] OptimizerOptions optimizer_of(const TrainingOptions& training);
-
 // Returns the options that change the weights, as names and texts. A resumed run must share them.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training);
 

@@ -64,10 +64,6 @@ void declare(Fields& options, TrainingOptions& training) {
     options.elsewhere(gone, advice);
 }
 
-OptimizerOptions optimizer_of(const TrainingOptions& training) {
-  return AdamOptions{.beta2 = training.beta2, .weight_decay = training.weight_decay};
-}
-
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
   TrainingOptions shown = training;
   Fields options("");
