@@ -9,7 +9,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "tensor/cpu/threads.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
@@ -27,6 +26,13 @@ std::string text_of(const Median& figure) {
 }
 
 std::string percent_of(double share) { return std::isnan(share) ? "-" : fixed(100 * share, 0) + " %"; }
+
+Tensor drawn_tokens(const Shape& shape, index_t vocabulary, const Stream& stream) {
+  const Tensor tokens = Tensor::empty(shape, DType::i64);
+  for (index_t n = 0; n < tokens.numel(); ++n)
+    tokens.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(vocabulary));
+  return tokens;
+}
 
 void draw_zeros(const Module& model, double deviation) {
   for (const Module::Parameter& parameter : model.parameters())

@@ -14,6 +14,7 @@
 #include "examples/whence/machine/placement.h"
 #include "nn/io/safetensors.h"
 #include "nn/layers/module.h"
+#include "tensor/random.h"
 #include "tensor/tensor.h"
 
 namespace whence::bench {
@@ -33,6 +34,9 @@ void attention(const Options& options, const Placement& placement);
 void step(const Options& options, const Placement& placement);
 void ops(const Options& options, const Placement& placement);
 void decode(const Options& options, const Placement& placement);
+
+// Draws tokens uniformly: no bench depends on what they are.
+[[nodiscard]] Tensor drawn_tokens(const Shape& shape, index_t vocabulary, const Stream& stream);
 
 // Draws the parameters that begin at zero, so that every gradient depends on them.
 void draw_zeros(const Module& model, double deviation);

@@ -12,22 +12,12 @@
 #include "nn/scheme.h"
 #include "nn/training/precision.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
 namespace {
 
-constexpr std::int64_t vocabulary = 256;
-
-// Tokens of the prompt and after it, drawn uniformly: the model is timed, not the choice of a token.
-Tensor drawn_text(const DecodeSizes& sizes) {
-  const Tensor text = Tensor::empty({1, sizes.prompt + sizes.tokens}, DType::i64);
-  const Stream stream(0, "bench decode");
-  for (index_t n = 0; n < text.numel(); ++n)
-    text.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), vocabulary);
-  return text;
-}
+constexpr index_t vocabulary = 256;
 
 // Returns a GPT-2 small, whose blocks have 85 M parameters, with the vocabulary of bytes.
 std::shared_ptr<const Transformer> drawn_model(const DecodeSizes& sizes, DType precision, Device device) {
@@ -87,7 +77,9 @@ Measured measured_decode(const DecodeSizes& sizes, const std::string& precision,
   const DType dtype = storage_dtype_of(precision);
   const auto model = drawn_model(sizes, dtype, device);
   const auto last = std::make_shared<Reading>();
-  Measured measured{.name = sizes.scheme, .given = {{"tokens", drawn_text(sizes)}}, .heads = model->options().heads};
+  Measured measured{.name = sizes.scheme,
+      .given = {{"tokens", drawn_tokens({1, sizes.prompt + sizes.tokens}, vocabulary, Stream(0, "bench decode"))}},
+      .heads = model->options().heads};
   for (const Module::Parameter& parameter : model->parameters())
     measured.given.emplace_back(parameter.path, parameter.tensor);
   measured.run = [model, last, sizes, text = measured.given.front().second]() -> Repetition {

@@ -12,7 +12,6 @@
 #include "nn/training/precision.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
@@ -42,11 +41,7 @@ std::vector<Case> cases(double scale, DType dtype, Device device) {
     return requires_grad(raw::to_device(raw::cast(drawn, dtype), device));
   };
   const auto picks = [&](index_t below) {
-    const Tensor index = Tensor::empty({tokens}, DType::i64);
-    const Stream stream(0, "bench ops picks");
-    for (index_t k = 0; k < tokens; ++k)
-      index.data<index_t>()[k] = stream.below(static_cast<std::uint64_t>(k), static_cast<std::uint32_t>(below));
-    return raw::to_device(index, device);
+    return raw::to_device(drawn_tokens({tokens}, below, Stream(0, "bench ops picks")), device);
   };
   using Inputs = std::vector<Tensor>;
   const double product = 2.0 * static_cast<double>(tokens) * static_cast<double>(dim * wide);

@@ -72,11 +72,8 @@ std::vector<Case> steps_of(const Options& options) {
 
 // Returns uniformly drawn tokens, and the tokens that follow them: [b t] twice.
 TrainingBatch random_batch(const Case& what, std::int64_t step) {
-  const Stream stream(0, "bench step", static_cast<std::uint64_t>(step));
-  const Tensor tokens = Tensor::empty({what.batch, what.length + 1}, DType::i64);
-  for (index_t n = 0; n < tokens.numel(); ++n)
-    tokens.data<index_t>()[n] =
-        stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(what.options.vocabulary));
+  const Tensor tokens = drawn_tokens({what.batch, what.length + 1}, what.options.vocabulary,
+      Stream(0, "bench step", static_cast<std::uint64_t>(step)));
   return {{raw::contiguous(raw::slice(tokens, 1, 0, what.length)),
               raw::contiguous(raw::slice(tokens, 1, 1, what.length + 1))},
       what.tokens(), what.tokens()};
