@@ -59,4 +59,7 @@ class AttentionCore {
   double forward_operations_ = 0, backward_operations_ = 0;
 };
 
+// Uses the executor of this name; "auto": a model's choice.
+[[nodiscard]] Measured measured_attention(const CoreCase& what, const std::string& executor, Device device);
+
 }  // namespace whence::bench

@@ -9,7 +9,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "tensor/cpu/threads.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
@@ -28,9 +27,11 @@ std::string text_of(const Median& figure) {
 
 std::string percent_of(double share) { return std::isnan(share) ? "-" : fixed(100 * share, 0) + " %"; }
 
-Tensor named(const NamedTensors& tensors, const std::string& name) {
-  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-  return found == tensors.end() ? Tensor() : found->second;
+Tensor drawn_tokens(const Shape& shape, index_t vocabulary, const Stream& stream) {
+  const Tensor tokens = Tensor::empty(shape, DType::i64);
+  for (index_t n = 0; n < tokens.numel(); ++n)
+    tokens.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(vocabulary));
+  return tokens;
 }
 
 void draw_zeros(const Module& model, double deviation) {
@@ -58,12 +59,6 @@ Row& Row::add(std::string field, Json value, std::string heading, std::string te
     cells_.emplace_back(std::move(heading), known ? std::move(text) : "-");
   }
   if (!field.empty() && known) line_.add(std::move(field), std::move(value));
-  return *this;
-}
-
-Row& Row::add(const Row& more) {
-  for (const auto& [field, value] : more.line_.fields()) line_.add(field, value);
-  cells_.insert(cells_.end(), more.cells_.begin(), more.cells_.end());
   return *this;
 }
 
@@ -122,12 +117,12 @@ void Bench::begin(const std::string& what) {
   progress_.note(what);
 }
 
-std::vector<Times> Bench::alternating(const std::vector<Run>& runs) const {
-  std::vector<Times> all(runs.size());
+std::vector<Times> Bench::measure(const std::vector<Measured>& cases) {
+  std::vector<Times> all(cases.size());
   for (int round = -1; round < options_.repetitions; ++round) {  // the first round warms up
-    for (std::size_t k = 0; k < runs.size(); ++k) {
+    for (std::size_t k = 0; k < cases.size(); ++k) {
       stop_if_asked();
-      const Repetition one = runs[k]();
+      const Repetition one = cases[k].run();
       Times& times = all[k];
       times.kept = one.kept, times.peak = std::max(times.peak, one.peak);
       if (round < 0) continue;
@@ -135,6 +130,8 @@ std::vector<Times> Bench::alternating(const std::vector<Run>& runs) const {
       times.both.push_back(one.forward + (std::isnan(one.backward) ? 0 : one.backward));
     }
   }
+  for (std::size_t k = 0; k < cases.size(); ++k)
+    if (cases[k].row) keep(cases[k].row(all[k], ceilings_));
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include "examples/whence/machine/placement.h"
 #include "nn/io/safetensors.h"
 #include "nn/layers/module.h"
+#include "tensor/random.h"
 #include "tensor/tensor.h"
 
 namespace whence::bench {
@@ -34,7 +35,8 @@ void step(const Options& options, const Placement& placement);
 void ops(const Options& options, const Placement& placement);
 void decode(const Options& options, const Placement& placement);
 
-[[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined if there is none
+// Draws tokens uniformly: no bench depends on what they are.
+[[nodiscard]] Tensor drawn_tokens(const Shape& shape, index_t vocabulary, const Stream& stream);
 
 // Draws the parameters that begin at zero, so that every gradient depends on them.
 void draw_zeros(const Module& model, double deviation);
@@ -65,7 +67,6 @@ class Row {
   // Without `field`: not in JSON, nor if the value is nan; without `heading`: not in the table. `text` is the cell's
   // text, if it is not the value.
   Row& add(std::string field, Json value, std::string heading = {}, std::string text = {});
-  Row& add(const Row& more);
   // Adds forward_ms, backward_ms, both_ms and the spread of both, under the headings; the last may be empty.
   Row& add(const Times& times, const std::string& backward = "backward ms", const std::string& both = "both ms");
 
@@ -75,6 +76,30 @@ class Row {
   Json line_ = Json::Fields{};
   Cells cells_;
 };
+
+// One case. python/benches.cpp alternates it with other programs.
+struct Measured {
+  std::string name = {};                       // "cope, sparse gates, length 512"
+  NamedTensors given = {};                     // the initial numbers
+  std::function<Repetition()> run = {};        // peak: 0 if not counted
+  std::function<NamedTensors()> results = {};  // of the last run; for a step: of its first batch
+  std::int64_t heads = 0;                      // for a model
+  std::function<Row(const Times&, const Ceilings& ceilings)> row = {};  // none for a step
+};
+// Returns all ops of `bench ops` at this scale.
+[[nodiscard]] std::vector<Measured> measured_ops(double scale, DType dtype, Device device);
+// `model`: a name in `bench step`. 0: its own batch or length.
+struct StepSizes {
+  std::string model, scheme, executor = "auto";
+  std::int64_t batch = 0, length = 0;
+};
+[[nodiscard]] Measured measured_step(const StepSizes& sizes, const Placement& placement);
+// Reads tokens after a prompt, one by one.
+struct DecodeSizes {
+  std::string scheme;
+  std::int64_t prompt = 64, tokens = 64, kv_heads = 0;
+};
+[[nodiscard]] Measured measured_decode(const DecodeSizes& sizes, const std::string& precision, Device device);
 
 // A running bench. Its destructor prints the tables of the measurements so far: Ctrl-C, which ends the bench after the
 // present repetition, loses none.
@@ -90,11 +115,9 @@ class Bench {
 
   // Prints what is measured next, for people who wait. Throws Interrupted on request.
   void begin(const std::string& what);
-  // Takes the options' number of repetitions of each, after one to warm up. Runs alternate, so that other load on the
-  // machine affects all.
-  using Run = std::function<Repetition()>;
-  [[nodiscard]] std::vector<Times> alternating(const std::vector<Run>& runs) const;
-  [[nodiscard]] Times repeated(const Run& run) const { return alternating({run}).front(); }
+  // Takes the options' number of repetitions of each, after one to warm up, and keeps its row if it has one. Runs
+  // alternate, so that other load on the machine affects all.
+  std::vector<Times> measure(const std::vector<Measured>& cases);
   // Prints the line of JSON if requested, or keeps the row for the table under this title.
   void keep(const Row& row, const std::string& title = "");
   // Adds a line after the tables, printed once even if added repeatedly.

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "autograd/recording.h"
-#include "examples/whence/bench/measured.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/models.h"
@@ -12,22 +12,12 @@
 #include "nn/scheme.h"
 #include "nn/training/precision.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
 namespace {
 
-constexpr std::int64_t vocabulary = 256;
-
-// Tokens of the prompt and after it, drawn uniformly: the model is timed, not the choice of a token.
-Tensor drawn_text(const DecodeSizes& sizes) {
-  const Tensor text = Tensor::empty({1, sizes.prompt + sizes.tokens}, DType::i64);
-  const Stream stream(0, "bench decode");
-  for (index_t n = 0; n < text.numel(); ++n)
-    text.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), vocabulary);
-  return text;
-}
+constexpr index_t vocabulary = 256;
 
 // Returns a GPT-2 small, whose blocks have 85 M parameters, with the vocabulary of bytes.
 std::shared_ptr<const Transformer> drawn_model(const DecodeSizes& sizes, DType precision, Device device) {
@@ -69,42 +59,6 @@ Reading read(const Transformer& model, const Tensor& text, std::int64_t prompt) 
   return reading;
 }
 
-void measure(Bench& bench, const DecodeSizes& sizes, const Placement& placement) {
-  bench.begin(to_text(sizes.scheme, ", after ", sizes.prompt, " tokens"));
-  const auto model = drawn_model(sizes, placement.precision, placement.device);
-  const Tensor text = drawn_text(sizes);
-  Reading reading;
-  Times times = bench.repeated([&]() -> Repetition {
-    reading = read(*model, text, sizes.prompt);
-    return {reading.milliseconds, std::nan("")};
-  });
-  for (double& milliseconds : times.both) milliseconds /= static_cast<double>(sizes.tokens);
-  const Median token = median(times.both);
-  const double bytes =
-                   static_cast<double>(model->parameter_count()) * static_cast<double>(size_of(placement.precision)),
-               share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s,
-               cache = static_cast<double>(reading.cache_bytes) / (1 << 20);
-  Row row;
-  row.add("scheme", model->scheme(), "scheme")
-      .add("precision", to_string(placement.precision))
-      .add("parameters", model->parameter_count())
-      .add("prompt", sizes.prompt, "after")
-      .add("tokens", sizes.tokens)
-      .add("kv_heads", model->options().key_heads())
-      .add("ms", token.value, "ms of a token", text_of(token))
-      .add("spread_ms", token.spread)
-      .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
-      .add("fraction", share, "of reading", percent_of(share))
-      .add("cache_mib", cache, "MiB of keys and values", fixed(cache, 2));
-  if (placement.device.is_gpu()) {
-    const bool recorded = reading.no_graph.empty() && reading.of_second > reading.launches;
-    row.add("launches", reading.launches, "launches of a token")
-        .add("graph_launches", recorded ? reading.of_second - reading.launches : 0, "of its graph")
-        .add("no_graph", reading.no_graph, "why no graph");
-  }
-  bench.keep(row);
-}
-
 }  // namespace
 
 void decode(const Options& options, const Placement& placement) {
@@ -112,26 +66,52 @@ void decode(const Options& options, const Placement& placement) {
   const auto prompts = numbers_of(options.lengths.empty() ? "64" : options.lengths, "--lengths");
   Bench bench("decode", options, placement.device, schemes.size() * prompts.size());
   for (const std::string& scheme : schemes)
-    for (const std::int64_t prompt : prompts) measure(bench, {scheme, prompt, options.tokens}, placement);
+    for (const std::int64_t prompt : prompts) {
+      bench.begin(to_text(scheme, ", after ", prompt, " tokens"));
+      (void)bench.measure(
+          {measured_decode({scheme, prompt, options.tokens}, options.machine.precision, placement.device)});
+    }
 }
 
 Measured measured_decode(const DecodeSizes& sizes, const std::string& precision, Device device) {
-  const auto model = drawn_model(sizes, storage_dtype_of(precision), device);
-  const Tensor text = drawn_text(sizes);
+  const DType dtype = storage_dtype_of(precision);
+  const auto model = drawn_model(sizes, dtype, device);
   const auto last = std::make_shared<Reading>();
   Measured measured{.name = sizes.scheme,
-      .given = {{"tokens", text}},
-      .run = [=]() -> Repetition {
-        *last = read(*model, text, sizes.prompt);
-        return {last->milliseconds, std::nan("")};
-      },
-      .results =
-          [last] {
-            return NamedTensors{{"logits", last->logits}};
-          },
+      .given = {{"tokens", drawn_tokens({1, sizes.prompt + sizes.tokens}, vocabulary, Stream(0, "bench decode"))}},
       .heads = model->options().heads};
   for (const Module::Parameter& parameter : model->parameters())
     measured.given.emplace_back(parameter.path, parameter.tensor);
+  measured.run = [model, last, sizes, text = measured.given.front().second]() -> Repetition {
+    *last = read(*model, text, sizes.prompt);
+    return {last->milliseconds, std::nan("")};
+  };
+  measured.results = [last] { return NamedTensors{{"logits", last->logits}}; };
+  measured.row = [model, last, sizes, dtype](const Times& times, const Ceilings& ceilings) {
+    std::vector<double> of_tokens = times.both;
+    for (double& milliseconds : of_tokens) milliseconds /= static_cast<double>(sizes.tokens);
+    const Median token = median(of_tokens);
+    const double bytes = static_cast<double>(model->parameter_count()) * static_cast<double>(size_of(dtype)),
+                 share = bytes / token.value / 1e6 / ceilings.read_gb_per_s,
+                 cache = static_cast<double>(last->cache_bytes) / (1 << 20);
+    Row row;
+    row.add("scheme", model->scheme(), "scheme")
+        .add("precision", to_string(dtype))
+        .add("parameters", model->parameter_count())
+        .add("prompt", sizes.prompt, "after")
+        .add("tokens", sizes.tokens)
+        .add("kv_heads", model->options().key_heads())
+        .add("ms", token.value, "ms of a token", text_of(token))
+        .add("spread_ms", token.spread)
+        .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
+        .add("fraction", share, "of reading", percent_of(share))
+        .add("cache_mib", cache, "MiB of keys and values", fixed(cache, 2));
+    if (model->device().is_cpu()) return row;
+    const bool recorded = last->no_graph.empty() && last->of_second > last->launches;
+    return row.add("launches", last->launches, "launches of a token")
+        .add("graph_launches", recorded ? last->of_second - last->launches : 0, "of its graph")
+        .add("no_graph", last->no_graph, "why no graph");
+  };
   return measured;
 }
 

@@ -7,12 +7,11 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "examples/whence/bench/measured.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/numbers.h"
 #include "nn/training/precision.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
@@ -42,11 +41,7 @@ std::vector<Case> cases(double scale, DType dtype, Device device) {
     return requires_grad(raw::to_device(raw::cast(drawn, dtype), device));
   };
   const auto picks = [&](index_t below) {
-    const Tensor index = Tensor::empty({tokens}, DType::i64);
-    const Stream stream(0, "bench ops picks");
-    for (index_t k = 0; k < tokens; ++k)
-      index.data<index_t>()[k] = stream.below(static_cast<std::uint64_t>(k), static_cast<std::uint32_t>(below));
-    return raw::to_device(index, device);
+    return raw::to_device(drawn_tokens({tokens}, below, Stream(0, "bench ops picks")), device);
   };
   using Inputs = std::vector<Tensor>;
   const double product = 2.0 * static_cast<double>(tokens) * static_cast<double>(dim * wide);
@@ -71,7 +66,7 @@ std::vector<Case> cases(double scale, DType dtype, Device device) {
 // A run repeats each pass in a series, so that the time excludes the start of a GPU's work.
 Measured measured(const Case& each) {
   const auto found = std::make_shared<NamedTensors>();
-  Measured measured{.name = each.name, .given = {}, .run = {}, .results = [found] { return *found; }};
+  Measured measured{.name = each.name, .results = [found] { return *found; }};
   std::vector<Tensor> leaves;
   for (std::size_t k = 0; k < each.inputs.size(); ++k) {
     measured.given.emplace_back("input " + std::to_string(k), each.inputs[k]);
@@ -99,27 +94,22 @@ Measured measured(const Case& each) {
       found->emplace_back("gradient of input " + std::to_string(k), gradients[k]);
     return Repetition{(middle - start) * 1e3 / series, (end - middle) * 1e3 / series};
   };
+  measured.row = [each, found](const Times& times, const Ceilings& ceilings) {
+    const double forward = median(times.forward).value, moved = each.bytes(found->front().second) / forward / 1e6;
+    const bool product = each.operations > 0;
+    const double fraction =
+        product ? ceilings.milliseconds_of(each.operations) / forward : moved / ceilings.copy_gb_per_s;
+    Row row;
+    row.add("op", each.name, "op").add("precision", to_string(each.inputs[0].dtype()));
+    row.add(times, "backward ms", "")
+        .add("forward_gb_per_s", moved)
+        .add("fraction", fraction, "forward, of its ceiling", percent_of(fraction));
+    if (product)
+      row.add("forward_tflop_per_s", each.operations / forward / 1e9)
+          .add("backward_tflop_per_s", 2 * each.operations / median(times.backward).value / 1e9);
+    return row;
+  };
   return measured;
-}
-
-void measure(Bench& bench, const Case& each, DType precision) {
-  bench.begin(each.name);
-  const Measured one = measured(each);
-  const Times times = bench.repeated(one.run);
-  const double forward = median(times.forward).value,
-               moved = each.bytes(named(one.results(), "output")) / forward / 1e6;
-  const bool product = each.operations > 0;
-  const double fraction =
-      product ? bench.ceilings().milliseconds_of(each.operations) / forward : moved / bench.ceilings().copy_gb_per_s;
-  Row row;
-  row.add("op", each.name, "op").add("precision", to_string(precision));
-  row.add(times, "backward ms", "")
-      .add("forward_gb_per_s", moved)
-      .add("fraction", fraction, "forward, of its ceiling", percent_of(fraction));
-  if (product)
-    row.add("forward_tflop_per_s", each.operations / forward / 1e9)
-        .add("backward_tflop_per_s", 2 * each.operations / median(times.backward).value / 1e9);
-  bench.keep(row);
 }
 
 // Returns nanoseconds per call, the best of 20 rounds: disturbances last longer than a round.
@@ -174,9 +164,12 @@ void measure_overheads(Bench& bench) {
 }  // namespace
 
 void ops(const Options& options, const Placement& placement) {
-  const std::vector<Case> list = cases(options.scale, placement.precision, placement.device);
+  const std::vector<Measured> list = measured_ops(options.scale, placement.precision, placement.device);
   Bench bench("ops", options, placement.device, list.size());
-  for (const Case& each : list) measure(bench, each, placement.precision);
+  for (const Measured& each : list) {
+    bench.begin(each.name);
+    (void)bench.measure({each});
+  }
   if (!placement.device.is_cpu()) return;
   set_threads(1);
   measure_overheads(bench);

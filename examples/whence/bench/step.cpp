@@ -8,7 +8,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/inspect/observers.h"
-#include "examples/whence/bench/measured.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory.h"
@@ -72,11 +72,8 @@ std::vector<Case> steps_of(const Options& options) {
 
 // Returns uniformly drawn tokens, and the tokens that follow them: [b t] twice.
 TrainingBatch random_batch(const Case& what, std::int64_t step) {
-  const Stream stream(0, "bench step", static_cast<std::uint64_t>(step));
-  const Tensor tokens = Tensor::empty({what.batch, what.length + 1}, DType::i64);
-  for (index_t n = 0; n < tokens.numel(); ++n)
-    tokens.data<index_t>()[n] =
-        stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(what.options.vocabulary));
+  const Tensor tokens = drawn_tokens({what.batch, what.length + 1}, what.options.vocabulary,
+      Stream(0, "bench step", static_cast<std::uint64_t>(step)));
   return {{raw::contiguous(raw::slice(tokens, 1, 0, what.length)),
               raw::contiguous(raw::slice(tokens, 1, 1, what.length + 1))},
       what.tokens(), what.tokens()};
@@ -229,10 +226,10 @@ void measure(Bench& bench, const Case& what, const Options& options, const Place
   allocator.reset_peak();
   (void)training.step();  // later steps find Adam's moments in place
   DeviceTraffic before;   // before the last step
-  const Times times = bench.repeated([&] {
+  const Times times = bench.measure({{.run = [&] {
     before = traffic(device);
     return training.step();
-  });
+  }}})[0];
   const DeviceTraffic after = traffic(device);
   const double milliseconds = median(times.both).value, tokens = static_cast<double>(what.tokens()),
                per_second = tokens / milliseconds * 1e3;

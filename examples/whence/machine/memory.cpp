@@ -81,11 +81,8 @@ std::size_t bytes_of(const std::vector<Module::Parameter>& parameters) {
 
 // Attention's own ops run in its scope and in those of its schemes; its projections are separate modules.
 bool is_core(const std::string& module) {
-  const std::string inside = ".attention";
-  const std::size_t found = module.rfind(inside);
-  if (found == std::string::npos) return false;
-  const std::string rest = module.substr(found + inside.size());
-  return rest.empty() || rest.starts_with(".position");
+  const std::size_t found = module.rfind(".attention");
+  return found != std::string::npos && (found + 10 == module.size() || module.compare(found + 10, 9, ".position") == 0);
 }
 
 [[noreturn]] void refuse(

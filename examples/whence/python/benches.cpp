@@ -5,7 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "examples/whence/bench/measured.h"
+#include "examples/whence/bench/attention_core.h"
 #include "examples/whence/python/arrays.h"
 #include "nn/scheme.h"
 #include "nn/training/precision.h"

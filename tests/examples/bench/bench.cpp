@@ -26,6 +26,11 @@ std::vector<nlohmann::json> results_of(const std::string& what) {
 
 const std::string once = " --threads 1 --repetitions 2", tiny = once + " --heads 2 --head-dim 4";
 
+Tensor named(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+  return found == tensors.end() ? Tensor() : found->second;
+}
+
 double norm_of(const Tensor& x) {
   double sum = 0;
   for (const double number : x.to_vector()) sum += number * number;
