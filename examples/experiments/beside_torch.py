@@ -8,13 +8,14 @@
 
 Both get the same numbers. Values and gradients are compared before anything is timed. If they differ by more than rounding, nothing is timed,
 and the exit code is 1. Then they run in turn, ours, theirs, ours, theirs, so that other work on the machine slows both; the medians count.
-Ours is timed inside the library, as in `whence bench`. PyTorch's time includes its calls from Python, as for its users. PyTorch's side is
-../whence/verify/by_pytorch.py, with the attention of formulas.py. Ways: eager, and, if this PyTorch has them, compile, sdpa
-(scaled_dot_product_attention) and flex (FlexAttention, which has no backward on the CPU).
+Ours is timed inside the library, as in `whence bench`. PyTorch's time includes its calls from Python, as for its users. Its attention is that
+of ../whence/verify/formulas.py. Ways: eager, and, if this PyTorch has them, compile, sdpa (scaled_dot_product_attention) and flex
+(FlexAttention, which has no backward on the CPU).
 """
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import pathlib
@@ -28,13 +29,205 @@ import packages
 
 packages.require("torch", "whence")
 import torch
+import torch.nn.functional as F
 from whence import _whence
-import by_pytorch
 import formulas
-from by_pytorch import WAYS
 
+HAS_SDPA = hasattr(F, "scaled_dot_product_attention")
+HAS_FLEX = bool(importlib.util.find_spec("torch.nn.attention") and importlib.util.find_spec("torch.nn.attention.flex_attention"))
+WAYS = [way for way, has in {"eager": True, "compile": hasattr(torch, "compile"), "sdpa": HAS_SDPA, "flex": HAS_FLEX}.items() if has]
 PRECISIONS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 Tensors = dict[str, torch.Tensor]
+
+
+# ---- PyTorch's side: run() returns the milliseconds of forward and backward, nan for none; results() has our names
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """Returns the function's result and its milliseconds."""
+    wait = torch.cuda.synchronize if torch.cuda.is_initialized() else lambda: None
+    wait()
+    start = time.perf_counter()
+    found = function()
+    wait()
+    return found, (time.perf_counter() - start) * 1e3
+
+
+def compiled(function: Callable, way: str) -> Callable:
+    return torch.compile(function, dynamic=False) if way == "compile" else function
+
+
+def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, allowed: torch.Tensor | None) -> torch.Tensor:
+    """Attention with a bias as programs call it: by scaled_dot_product_attention, if available. Without `allowed` it is causal."""
+    if HAS_SDPA and bias is None and allowed is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    allowed = formulas.allowed_of(q.shape[2], True, q.device) if allowed is None else allowed
+    mask = torch.zeros(allowed.shape, dtype=q.dtype, device=q.device).masked_fill_(~allowed, -math.inf)
+    mask = mask if bias is None else (mask + bias).to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask) if HAS_SDPA else (formulas.scores({"q": q, "k": k}) + mask).softmax(-1) @ v
+
+
+def attended(formula: Callable, p: Tensors, by_sdpa: bool) -> torch.Tensor:
+    """Attention by the formula; by_sdpa: fused if possible."""
+    made = formula(p := formulas.given(p))
+    if by_sdpa and not {"logits", "pattern", "output"} & made.keys():
+        q, k, bias = formulas.operands(made, p)
+        return fused(q, k, p["v"], bias, made.get("allowed"))
+    return formulas.attend(lambda _: made, p)["output"]
+
+
+def is_fused(scheme: str, p: Tensors) -> bool:
+    """True if the scheme only rotates queries and keys or adds a bias."""
+    return not {"logits", "pattern", "output"} & formulas.formula(scheme)(formulas.given(p)).keys()
+
+
+class Graph:
+    """A function of named tensors, and its backward pass. A series of calls is timed as one, so that the start of the GPU's work does not count."""
+
+    def __init__(self, given: Tensors, function: Callable, way: str, device: str, dtype: torch.dtype, series: int = 1):
+        there = {name: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype).clone() for name, tensor in given.items()}
+        self.cotangent, self.given, self.series = there.pop("cotangent"), there, series
+        self.leaves = {name: tensor.requires_grad_() for name, tensor in there.items() if tensor.is_floating_point()}
+        self.function, self.has_backward = compiled(function, way), way != "flex" or self.cotangent.is_cuda
+
+    def forward(self) -> None:
+        with torch.set_grad_enabled(self.has_backward):
+            self.output = self.function(self.given)
+
+    def backward(self) -> None:
+        self.gradients = torch.autograd.grad(self.output, list(self.leaves.values()), self.cotangent.to(self.output.dtype), retain_graph=self.series > 1)
+
+    def run(self) -> tuple[float, ...]:
+        return tuple(timed(lambda: [each() for _ in range(self.series)])[1] / self.series if there else math.nan
+                     for each, there in ((self.forward, True), (self.backward, self.has_backward)))
+
+    def results(self) -> Tensors:
+        gradients = {f"gradient of {name}": found for name, found in zip(self.leaves, self.gradients)} if self.has_backward else {}
+        return {"output": self.output, **gradients}
+
+
+def flex(scheme: str, length: int, device: str) -> Callable[[Tensors], torch.Tensor]:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    attend, seen = torch.compile(flex_attention, dynamic=False), formulas.parsed(scheme)[2].get("n", length)
+    block_mask = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < seen), None, None, length, length, device=device)
+
+    def attention(p: Tensors) -> torch.Tensor:
+        p, score = formulas.given(p), None
+        if "alibi" in scheme:
+            slopes = formulas.slopes(p["q"].shape[1], **formulas.precision(p)).flatten()
+            score = lambda s, b, h, i, j: s - slopes[h] * (i - j)
+        elif scheme == "kerple":
+            score = lambda s, b, h, i, j: s - p["strength"][h] * torch.log1p(p["rate"][h] * (i - j))
+        return attend(p["q"], p["k"], p["v"], score_mod=score, block_mask=block_mask)
+    return attention
+
+
+OPS: dict[str, Callable] = {
+    "add": torch.add, "gelu": lambda x: F.gelu(x, approximate="tanh"), "heads apart": lambda x: x.permute(0, 2, 1, 3).contiguous(),
+    "softmax": lambda x: F.softmax(x, -1), "layer_norm": lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias),
+    "cumulative_sum": lambda x: x.cumsum(-1), "embedding": lambda table, picks: F.embedding(picks, table), "cross_entropy": F.cross_entropy,
+    "linear": F.linear}
+
+
+class Transformer:
+    """A pre-norm transformer as in GPT-2. The caller gives its attention as a function, attention(p, layer, begin), of p["q"], p["k"], p["v"]
+    and p["x"] as in formulas.py."""
+
+    def __init__(self, p, heads, attention):
+        self.p, self.heads, self.attention = p, heads, attention
+        self.layers = 1 + max(int(name.split(".")[1]) for name in p if name.startswith("blocks."))
+        self.dim = p["embedding.weight"].shape[1]
+
+    def linear(self, x, name):
+        return F.linear(x, self.p[name + ".weight"], self.p[name + ".bias"])
+
+    def norm(self, x, name):
+        return F.layer_norm(x, (self.dim,), self.p[name + ".weight"], self.p[name + ".bias"])
+
+    def of_scheme(self, layer):
+        """The parameters of a layer's scheme, by the names in its formula."""
+        own = f"blocks.{layer}.attention.position."
+        return {name[len(own):]: tensor for name, tensor in self.p.items() if name.startswith(own)}
+
+    def __call__(self, tokens, begin=0):
+        """Logits [batch, token, answer] of tokens [batch, token], the first at position `begin`."""
+        x = F.embedding(tokens, self.p["embedding.weight"])
+        if "position.table" in self.p:  # the scheme `absolute`
+            x = x + self.p["position.table"][begin:begin + tokens.shape[1]]
+        for layer in range(self.layers):
+            path = f"blocks.{layer}."
+            normed = self.norm(x, path + "norm1")
+            q, k, v = (self.linear(normed, f"{path}attention.{name}").unflatten(-1, (-1, self.dim // self.heads)).transpose(1, 2)
+                       for name in ("query", "key", "value"))
+            attended = self.attention({"q": q, "k": k, "v": v, "x": normed}, layer, begin)
+            x = x + self.linear(attended.transpose(1, 2).flatten(-2), path + "attention.output")
+            x = x + self.linear(F.gelu(self.linear(self.norm(x, path + "norm2"), path + "mlp.in"), approximate="tanh"), path + "mlp.out")
+        return F.linear(self.norm(x, "norm"), self.p["embedding.weight"])
+
+
+class Step:
+    """Training steps: fused attention if the scheme allows it, AdamW, autocast for 16 bits."""
+
+    def __init__(self, given: Tensors, scheme: str, heads: int, way: str, device: str, dtype: torch.dtype):
+        there = {name: tensor.to(device).clone() for name, tensor in given.items()}
+        self.tokens, self.targets, self.device, self.dtype = there.pop("tokens"), there.pop("targets"), device, dtype
+        self.p = {name: tensor.requires_grad_() for name, tensor in there.items()}
+        formula = formulas.formula("none" if scheme == "absolute" else scheme)
+        self.model = Transformer(self.p, heads, lambda p, layer, begin: attended(formula, {**p, **self.model.of_scheme(layer)}, True))
+        self.loss = compiled(lambda: F.cross_entropy(self.model(self.tokens).flatten(0, 1).float(), self.targets.flatten()), way)
+        fuses = {"fused": True} if device == "cuda" or hasattr(torch, "compile") else {}
+        self.optimizer = torch.optim.AdamW(self.p.values(), lr=3e-4, weight_decay=0.1, **fuses)
+        self.scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=dtype == torch.float16)
+        self.scaler.scale(loss := self.forward()).backward()
+        self.first = {"loss": loss, **{f"gradient of {name}": x.grad.clone() for name, x in self.p.items()}}
+
+    def forward(self) -> torch.Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        narrow = self.dtype != torch.float32
+        with torch.autocast(self.device, dtype=self.dtype if narrow else torch.bfloat16, enabled=narrow):
+            return self.loss()
+
+    def learn(self, loss: torch.Tensor) -> None:
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(self.optimizer)
+        torch.nn.utils.clip_grad_norm_(self.p.values(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        loss.item()
+
+    def run(self) -> tuple[float, float]:
+        loss, forward = timed(self.forward)
+        return forward, timed(lambda: self.learn(loss))[1]
+
+    def results(self) -> Tensors:
+        return self.first
+
+
+class Decode:
+    """Decoding token by token, with a cache of keys and values."""
+
+    def __init__(self, given: Tensors, scheme: str, heads: int, prompt: int, device: str):
+        there = {name: tensor.to(device) for name, tensor in given.items()}
+        self.tokens, self.prompt, self.scheme, self.heads = there.pop("tokens"), prompt, scheme, heads
+        self.model = Transformer(there, heads, self.attention)
+        wide, self.length = self.model.dim // heads, self.tokens.shape[1]
+        self.kept = torch.zeros(2, self.model.layers, 1, len(there["blocks.0.attention.key.weight"]) // wide, self.length, wide, device=device)
+
+    def attention(self, p: Tensors, layer: int, begin: int) -> torch.Tensor:
+        end = begin + p["q"].shape[2]
+        self.kept[0, layer, :, :, begin:end], self.kept[1, layer, :, :, begin:end] = p["k"], p["v"]
+        p = formulas.given({"q": p["q"], "k": self.kept[0, layer, :, :, :end], "v": self.kept[1, layer, :, :, :end]})
+        bias = formulas.alibi_bias(self.heads, self.length, True, **formulas.precision(p))[:, begin:end, :end] if self.scheme == "alibi" else None
+        return fused(p["q"], p["k"], p["v"], bias, formulas.allowed_of(self.length, True, p["q"].device)[begin:end, :end])
+
+    def run(self) -> tuple[float, float]:
+        with torch.inference_mode():
+            self.model(self.tokens[:, :self.prompt])
+            logits, forward = timed(lambda: [self.model(self.tokens[:, at:at + 1], at) for at in range(self.prompt, self.length)])
+        self.last = logits[-1]
+        return forward, math.nan
+
+    def results(self) -> Tensors:
+        return {"logits": self.last}
 
 
 # ---- Cases
@@ -55,10 +248,11 @@ def attention(given: argparse.Namespace) -> Iterator[Case]:
                                                   given.executor, given.precision, given.device)
                 tensors = ours.given
                 has_flex = scheme in ("none", "alibi", "kerple") or scheme.startswith("window(alibi")
+                formula = formulas.formula(scheme)
+                function = lambda way: flex(scheme, length, given.device) if way == "flex" else lambda p: attended(formula, p, way == "sdpa")
                 yield Case({"scheme": scheme, "gates": gates, "length": length}, ours,
-                           lambda way: by_pytorch.Attention(tensors, scheme, way, given.device, PRECISIONS[given.precision]),
-                           ["eager", "compile", *["sdpa"] * by_pytorch.is_fused(scheme, tensors), *["flex"] * has_flex],
-                           rounding(scheme, given.precision))
+                           lambda way: Graph(tensors, function(way), way, given.device, PRECISIONS[given.precision]),
+                           ["eager", "compile", *["sdpa"] * is_fused(scheme, tensors), *["flex"] * has_flex], rounding(scheme, given.precision))
 
 
 def rounding(scheme: str, precision: str) -> float:
@@ -71,8 +265,9 @@ def rounding(scheme: str, precision: str) -> float:
 
 def ops(given: argparse.Namespace) -> Iterator[Case]:
     for ours in _whence.measured_ops(given.scale, given.precision, given.device):
-        yield Case({"op": ours.name}, ours, lambda way: by_pytorch.Op(ours.given, ours.name, way, given.device, PRECISIONS[given.precision]),
-                   ["eager", "compile"], {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}[given.precision])
+        yield Case({"op": ours.name}, ours, lambda way: Graph(ours.given, lambda given: OPS[ours.name](*given.values()), way, given.device,
+                                                              PRECISIONS[given.precision], series=5), ["eager", "compile"],
+                   {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}[given.precision])
 
 
 def step(given: argparse.Namespace) -> Iterator[Case]:
@@ -81,7 +276,7 @@ def step(given: argparse.Namespace) -> Iterator[Case]:
             ours = _whence.measured_step(model, scheme, given.batch, given.lengths, given.executor, given.precision, given.device)
             tensors = ours.given
             yield Case({"model": model, "scheme": scheme, "batch": len(tensors["tokens"]), "length": tensors["tokens"].shape[1]}, ours,
-                       lambda way: by_pytorch.Step(tensors, scheme, ours.heads, way, given.device, PRECISIONS[given.precision]), ["eager", "compile"],
+                       lambda way: Step(tensors, scheme, ours.heads, way, given.device, PRECISIONS[given.precision]), ["eager", "compile"],
                        1e-2 if "cope" in scheme else 1e-4)  # layer after layer
 
 
@@ -89,7 +284,7 @@ def decode(given: argparse.Namespace) -> Iterator[Case]:
     for scheme in given.schemes:
         ours = _whence.measured_decode(scheme, given.prompt, given.tokens, given.kv_heads, given.precision, given.device)
         yield Case({"scheme": scheme, "prompt": given.prompt, "tokens": given.tokens}, ours,
-                   lambda way: by_pytorch.Decode(ours.given, scheme, ours.heads, given.prompt, given.device), ["eager"], 1e-4)
+                   lambda way: Decode(ours.given, scheme, ours.heads, given.prompt, given.device), ["eager"], 1e-4)
 
 
 def largest_difference(ours: Tensors, theirs: Tensors) -> tuple[float, str]:
@@ -184,7 +379,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="device of both")
         one.add_argument("--repetitions", type=count, default=5, help="timed runs after a warm-up; the median counts")
         one.add_argument("--threads", type=count, default=_whence.threads(), help="threads of both, on the CPU")
-        one.add_argument("--ways", default="all", help=f"this PyTorch has {', '.join(way for way, has in WAYS.items() if has)}")
+        one.add_argument("--ways", default="all", help=f"this PyTorch has {', '.join(WAYS)}")
         one.add_argument("--json", action="store_true", help="a line of JSON for each row")
     return whole
 
@@ -194,9 +389,9 @@ def main() -> int:
     torch.set_num_threads(given.threads)
     _whence.set_threads(given.threads)
     torch.backends.cudnn.allow_tf32 = False  # convolutions in f32, like matrix products
-    wanted = [way for way, has in WAYS.items() if has] if given.ways == "all" else given.ways.split(",")
-    if unknown := [way for way in wanted if not WAYS.get(way)]:
-        parser().error(f"--ways: {unknown[0]} given; PyTorch {torch.__version__} has {', '.join(way for way, has in WAYS.items() if has)}")
+    wanted = WAYS if given.ways == "all" else given.ways.split(",")
+    if unknown := {*wanted} - {*WAYS}:
+        parser().error(f"--ways: {min(unknown)} given; PyTorch {torch.__version__} has {', '.join(WAYS)}")
     rows, columns, began = [], [], time.time()
     try:
         for case in given.cases(given):

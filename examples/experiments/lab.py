@@ -7,13 +7,8 @@
     examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen tasks of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
-In a notebook a grid is a DataFrame with a row for each run, which every step takes:
-
-    runs = lab.train(lab.grid("flip_flop", ["cope", "rope"], seeds=3, vary={"length": [64, 128]}, settings={"steps": 300}), jobs=2)
-    scores = lab.scores(runs)
-    lab.crossed(scores), lab.differences(scores), lab.dots(scores)
-
-A run is done if its results are whole. Ctrl-C and kill lose nothing: the same command continues.
+A run is done if its results are whole. Ctrl-C and kill lose nothing: the same command continues. In a notebook a grid is a DataFrame with a row
+for each run, which every step takes (README.md).
 """
 from __future__ import annotations
 
@@ -92,9 +87,7 @@ def tasks_of(names: list[str]) -> list[str]:
     return list(dict.fromkeys(each for name in names for each in (hierarchy if name == "chomsky" else [name])))
 
 
-def words_of(options: dict[str, Any]) -> list[str]:
-    """{"check-finite": True, "steps": 300} as on a command line."""
-    return [f"--{name}" if value is True or value == "true" else f"--{name}={value}" for name, value in options.items()]
+words_of = lambda options: [f"--{name}" if value is True or value == "true" else f"--{name}={value}" for name, value in options.items()]  # of train
 
 
 def folder_name(text: str) -> str:
@@ -121,8 +114,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     its future run.json. An axis is an option of train. The program checks every cell, so that errors come before anything trains."""
     given, settings, vary, rows = [task] if isinstance(task, str) else task, settings or {}, vary or {}, []
     if own := OURS.intersection([*vary, *settings]):
-        raise Refused(f"{own.pop()}: given as an option of train; others required: "
-                      "lab.py has --schemes, --seeds, --preset, --device and --out itself")
+        raise Refused(f"{own.pop()}: given as an option of train; others required: lab.py has --schemes, --seeds, --preset, --device, --out")
     if twice := vary.keys() & ({*settings, "batch"} - {"length"} if equal_tokens else {*settings}):  # the tokens follow the setting
         raise Refused(f"{twice.pop()}: given as an axis; it is also a setting, or follows by --same-tokens; one of both required")
     if of_scheme := [axis for axis in vary if "." in axis]:
@@ -184,9 +176,11 @@ def measured(run: Any) -> dict[str, dict]:
 
 def state(run: Any) -> str:
     """ "done", "not begun", "begun", or "damaged: ...". Raises Refused if the folder has a run with other options."""
-    folder, of_a_text = pathlib.Path(run.folder), ["data"] * (run.wanted["subject"] in ("lm", "jsonl"))
+    folder, wanted = pathlib.Path(run.folder), {**run.wanted["options"], "subject": run.wanted["subject"]}
     if not (folder / "run.json").exists():
         return "not begun"
+    if wanted["subject"] in ("lm", "jsonl"):
+        wanted["data"] = run.wanted["data"]
     try:
         there = outside.read_json(folder / "run.json")
         facts = {**there["options"], "subject": there["subject"], "data": there["data"]}
@@ -194,9 +188,8 @@ def state(run: Any) -> str:
             measured(run), [float(line["step"]) + float(line.get("loss") or 0) for line in lines_of(folder / "metrics.jsonl")]
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as problem:
         return f"damaged: {problem}; a whole run, or no folder, required"
-    for name, wanted in {**run.wanted["options"], **{name: run.wanted[name] for name in ["subject", *of_a_text]}}.items():
-        if facts.get(name) != wanted and name != "accumulate":  # a GPU with too little memory splits a batch
-            raise Refused(f"{folder}: has a run with {name} {facts.get(name)}; {wanted}, or another folder, required")
+    if other := [name for name, value in wanted.items() if facts.get(name) != value and name != "accumulate"]:  # a small GPU splits a batch
+        raise Refused(f"{folder}: has a run with {other[0]} {facts.get(other[0])}; {wanted[other[0]]}, or another folder, required")
     return "done" if finished else "begun"
 
 
@@ -480,14 +473,8 @@ img {{ max-width: 100% }}</style>
 {(runs.state == "done").sum()} done; files: {", ".join(f"<a href='{name}.csv'>{name}.csv</a>" for name in tables)}.</p>{result}{body}</html>"""
 
 
-def parts(text: str) -> list[str]:
-    """Splits at commas outside parentheses."""
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
-
-
-def settings_of(text: str) -> dict[str, Any]:
-    """ "steps=300 check-finite name='two words'" as a dict."""
-    return {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}
+parts = lambda text: [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]  # at commas outside parentheses
+settings_of = lambda text: {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}  # "steps=3 check-finite"
 
 
 @outside.one_line()
@@ -527,10 +514,10 @@ def main(words: list[str] | None = None) -> int:
             else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
     print(*(f"{run.folder}: {run.state}\n" for run in runs[runs.state != "done"].itertuples()), sep="", end="", file=sys.stderr)
     found, failed = scores(runs), runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()
-    if found.empty:
-        if len(failed):
-            return int(failed.iloc[0])
+    if found.empty and failed.empty:
         raise Refused(f"{runs.attrs['out']}: no run is done there")
+    if found.empty:
+        return int(failed.iloc[0])
     files = write(runs, found)
     print(crossed(found).fillna("-").to_string())
     print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)

@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 """The papers' tables and figures by name: our numbers next to theirs, and which of the papers' comparisons hold.
 
-    examples/experiments/reproduce.py --list                                each table's question, how it is made here, its cost
     examples/experiments/reproduce.py cope/table3                           trains it, and tests each comparison of the paper
     examples/experiments/reproduce.py cope/table3 --recorded                the same for the recorded numbers, without training
     examples/experiments/reproduce.py dape-v2/table1 --data austen.txt      a table of language models, on your text
     examples/experiments/reproduce.py all --data TEXT --code FOLDER --record MINE     every table, its numbers kept in MINE
-    examples/experiments/reproduce.py --stale                               would this program give the recorded numbers?
-    examples/experiments/reproduce.py cope/table3 --check                   the numbers must be those recorded
 
 examples/whence/papers has the tables as TOML, and in recorded.jsonl the number of every seed. In a notebook,
 judged(read_papers().tables["cope/table3"], read_records(RECORDED)["cope/table3", "mini"]) has a row for each comparison.
@@ -148,7 +145,7 @@ def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Record
     for (table, preset), record in records.items():
         rows: dict[str, dict] = {}
         for (method, column), values in record.numbers.items():
-            rows.setdefault(method, {"method": method})[column] = [values.get(seed) for seed in range(max(values) + 1)]
+            rows.setdefault(method, {"method": method})[column] = [values.get(seed) for seed in range(max(values, default=-1) + 1)]
         lines += [{"table": table, "preset": preset, **fields} for fields in [record.facts, *rows.values()]]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recorded.tmp").write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")

@@ -120,7 +120,8 @@ ProbeInput read_input(const CommandLine& line, const Options& options) {
   std::optional<std::uint64_t> init;
   if (line.given("dtype")) dtype = chosen("dtype", options.dtype, {DType::f64, DType::f32, DType::bf16, DType::f16});
   if (line.given("init")) init = options.init;
-  ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
+  (void)parse_schemes(options.scheme);  // refuses a wrong text first, with the shorter error
+  ProbeInput input = probe_input_of(options.in, read_safetensors(options.in).tensors, options.scheme, dtype, init);
   input.given.sequence.causal = !options.bidirectional;
   if (line.given("scale")) input.given.scale = options.scale;
   return input;

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import beside_torch
-import by_pytorch
 import formulas
 from conftest import ROOT
 
@@ -59,7 +58,7 @@ def test_attention(held):
 
 def test_ops(held):
     rows = held(9, "ops", "--scale", "0.001", "--repetitions", "1", "--threads", "1", "--ways", "eager")
-    assert [row["op"] for row in rows] == list(by_pytorch.Op.FUNCTIONS)
+    assert [row["op"] for row in rows] == list(beside_torch.OPS)
 
 
 def test_steps(held):
@@ -90,8 +89,8 @@ def test_a_wrong_formula_is_refused(planted, monkeypatch, refused, held):
 
 
 def test_a_wrong_model_is_refused(monkeypatch, refused):
-    norm = by_pytorch.Transformer.norm
-    monkeypatch.setattr(by_pytorch.Transformer, "norm", lambda self, x, name: norm(self, x, name) * (1.01 if name == "blocks.1.norm2" else 1))
+    norm = beside_torch.Transformer.norm
+    monkeypatch.setattr(beside_torch.Transformer, "norm", lambda self, x, name: norm(self, x, name) * (1.01 if name == "blocks.1.norm2" else 1))
     refused("at most 1.0e-04", "step", "--models", "toy", "--schemes", "none", "--repetitions", "1", "--ways", "eager")
 
 

@@ -10,7 +10,7 @@ import whence
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from by_pytorch import Transformer
+from beside_torch import Transformer
 from conftest import PROGRAM
 from formulas import attend
 

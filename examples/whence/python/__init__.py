@@ -33,9 +33,7 @@ def _plain(arrays):
 
 
 def describe(name, *, heads=4, head_dim=16, length=16, batch=1, kv_heads=0):
-    if name in ops():
-        return {"op": name, "samples": _whence.samples_of(name)}
-    return json.loads(_whence.describe(name, heads, head_dim, length, batch, kv_heads))
+    return json.loads(_whence.samples_of(name) if name in ops() else _whence.describe(name, heads, head_dim, length, batch, kv_heads))
 
 
 def run(scheme, q=None, k=None, v=None, x=None, *, parameters=None, cotangent=None, executor="auto", causal=True, scale=None,
@@ -63,7 +61,7 @@ def op(name, *inputs, sample=None, cotangent=None):
 
 
 def gradcheck(name, *, length=6, differences=True, seed=1):
-    return _whence.gradcheck(name, length, differences, seed)
+    return json.loads(_whence.gradcheck(name, length, differences, seed))
 
 
 def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, executor="auto", dtype=None, seed=0, kv_heads=0):

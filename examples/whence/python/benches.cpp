@@ -32,17 +32,6 @@ nb::dict handed(const NamedTensors& tensors) {
 
 Device device_named(const std::string& name) { return choose_device(name).device; }
 
-Measured attention(const std::string& scheme, index_t length, index_t heads, index_t kv_heads, index_t head_dim,
-    index_t batch, bool sparse, const std::string& executor, const std::string& precision, const std::string& device) {
-  for (const auto& [name, size] :
-      {std::pair("length", length), {"heads", heads}, {"head_dim", head_dim}, {"batch", batch}})
-    if (size < 1) throw InputError(name, ": ", size, " given; 1 or more required");
-  return bench::measured_attention(
-      {canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
-          sparse ? bench::Gates::sparse : bench::Gates::initial, storage_dtype_of(precision)},
-      executor, device_named(device));
-}
-
 }  // namespace
 
 void declare_benches(nb::module_& module) {
@@ -59,31 +48,27 @@ void declare_benches(nb::module_& module) {
       });
   module.def("threads", &threads);
   module.def("set_threads", &set_threads, "count"_a);
-  module.def("measured_attention", &attention, "scheme"_a, "length"_a, "heads"_a = 12, "kv_heads"_a = 0,
-      "head_dim"_a = 64, "batch"_a = 1, "sparse"_a = false, "executor"_a = "auto", "precision"_a = "f32",
-      "device"_a = "cpu");
+  module.def("measured_attention",
+      [](const std::string& scheme, index_t length, index_t heads, index_t kv_heads, index_t head_dim, index_t batch,
+          bool sparse, const std::string& executor, const std::string& precision, const std::string& device) {
+        return bench::measured_attention(
+            {canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
+                sparse ? bench::Gates::sparse : bench::Gates::initial, true, storage_dtype_of(precision)},
+            executor, device_named(device));
+      });
+  module.def("measured_ops", [](double scale, const std::string& precision, const std::string& device) {
+    return bench::measured_ops(scale, storage_dtype_of(precision), device_named(device));
+  });
   module.def(
-      "measured_ops",
-      [](double scale, const std::string& precision, const std::string& device) {
-        return bench::measured_ops(scale, storage_dtype_of(precision), device_named(device));
-      },
-      "scale"_a = 0.125, "precision"_a = "f32", "device"_a = "cpu");
-  module.def(
-      "measured_step",
-      [](const std::string& model, const std::string& scheme, index_t batch, index_t length,
-          const std::string& executor, const std::string& precision, const std::string& device) {
+      "measured_step", [](const std::string& model, const std::string& scheme, index_t batch, index_t length,
+                           const std::string& executor, const std::string& precision, const std::string& device) {
         return bench::measured_step({model, scheme, executor, batch, length},
             {.device = device_named(device), .precision = storage_dtype_of(precision), .text = {}});
-      },
-      "model"_a, "scheme"_a, "batch"_a = 0, "length"_a = 0, "executor"_a = "auto", "precision"_a = "f32",
-      "device"_a = "cpu");
-  module.def(
-      "measured_decode",
-      [](const std::string& scheme, index_t prompt, index_t tokens, index_t kv_heads, const std::string& precision,
-          const std::string& device) {
-        return bench::measured_decode({scheme, prompt, tokens, kv_heads}, precision, device_named(device));
-      },
-      "scheme"_a, "prompt"_a = 64, "tokens"_a = 64, "kv_heads"_a = 0, "precision"_a = "f32", "device"_a = "cpu");
+      });
+  module.def("measured_decode", [](const std::string& scheme, index_t prompt, index_t tokens, index_t kv_heads,
+                                    const std::string& precision, const std::string& device) {
+    return bench::measured_decode({scheme, prompt, tokens, kv_heads}, precision, device_named(device));
+  });
 }
 
 }  // namespace whence

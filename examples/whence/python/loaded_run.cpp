@@ -9,6 +9,7 @@
 #include "autograd/inspect/curvature.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
@@ -46,52 +47,45 @@ struct LookedAt {
   std::unique_ptr<Inspection> inspection;
 };
 
-nb::list attribution_of(const LookedAt& at, std::int64_t token, const std::string& answer) {
+Json layer_or_null(std::int64_t layer) { return layer < 0 ? Json() : Json(layer); }
+
+// Each returns a line of JSON for each row.
+std::string attribution_of(const LookedAt& at, std::int64_t token, const std::string& answer) {
   const look::Forward forward(at.subject, at.inspection->prepare());
-  nb::list rows;
-  for (const auto& [part, logit, other] : look::attribution_of(forward, look::asked_of(forward, token, answer))) {
-    nb::dict row;
-    row["layer"] = part.layer < 0 ? nb::none() : nb::cast(part.layer);
-    row["part"] = part.name, row["logit"] = logit, row["other"] = other, row["difference"] = logit - other;
-    rows.append(row);
-  }
-  return rows;
+  const auto line = [](const look::AttributedPart& each) {
+    return Json{{"layer", layer_or_null(each.part.layer)}, {"part", each.part.name}, {"logit", each.logit},
+        {"other", each.other}, {"difference", each.logit - each.other}}
+        .line();
+  };
+  return joined(look::attribution_of(forward, look::asked_of(forward, token, answer)), line, "\n");
 }
 
-nb::list lens_of(const LookedAt& at, std::int64_t token, const std::string& answer) {
+std::string lens_of(const LookedAt& at, std::int64_t token, const std::string& answer) {
   const look::Forward forward(at.subject, at.inspection->prepare());
-  nb::list rows;
-  for (const look::LensAnswer& each : look::lens_answers(forward, look::asked_of(forward, token, answer))) {
-    nb::dict row;
-    row["layer"] = each.layer < 0 ? nb::none() : nb::cast(each.layer);
-    row["logit"] = each.logit, row["probability"] = each.probability, row["likeliest"] = each.likeliest;
-    row["its probability"] = each.its_probability;
-    rows.append(row);
-  }
-  return rows;
+  const auto line = [](const look::LensAnswer& each) {
+    return Json{{"layer", layer_or_null(each.layer)}, {"logit", each.logit}, {"probability", each.probability},
+        {"likeliest", each.likeliest}, {"its probability", each.its_probability}}
+        .line();
+  };
+  return joined(look::lens_answers(forward, look::asked_of(forward, token, answer)), line, "\n");
 }
 
-// Returns the pass without the patch and with it, or with each of its map.
-nb::list patch_of(const LookedAt& at, const std::string& patch, const look::PatchSource& from, std::int64_t token,
+// The pass without the patch, then with it, or with each of its map.
+std::string patch_of(const LookedAt& at, const std::string& patch, const look::PatchSource& from, std::int64_t token,
     const std::string& answer) {
-  std::vector<look::PatchOutcome> outcomes;
-  {
-    const nb::gil_scoped_release unlocked;
-    const Subject other = from.of(at.options);
-    const look::Forward source(other);
-    const look::Patching patching(*at.inspection, source, token, answer);
-    outcomes = look::is_map(patch) ? patching.map_of(patch) : std::vector{patching.outcome_of(patch)};
-    outcomes.insert(outcomes.begin(), patching.before());
-  }
-  nb::list rows;
-  for (const look::PatchOutcome& each : outcomes) {
-    nb::dict row;
-    row["patch"] = each.place, row["predicted"] = each.predicted ? nb::cast(*each.predicted) : nb::none();
-    row["real"] = each.real, row["logit"] = each.logit, row["probability"] = each.probability;
-    row["likeliest"] = each.likeliest;
-    rows.append(row);
-  }
-  return rows;
+  const nb::gil_scoped_release unlocked;
+  const Subject other = from.of(at.options);
+  const look::Forward source(other);
+  const look::Patching patching(*at.inspection, source, token, answer);
+  std::vector<look::PatchOutcome> outcomes =
+      look::is_map(patch) ? patching.map_of(patch) : std::vector{patching.outcome_of(patch)};
+  outcomes.insert(outcomes.begin(), patching.before());
+  const auto line = [](const look::PatchOutcome& each) {
+    return Json{{"patch", each.place}, {"predicted", each.predicted ? Json(*each.predicted) : Json()},
+        {"real", each.real}, {"logit", each.logit}, {"probability", each.probability}, {"likeliest", each.likeliest}}
+        .line();
+  };
+  return joined(outcomes, line, "\n");
 }
 
 // For each token the wanted answer, its probability, the loss, and the likeliest answers; or None.
@@ -116,11 +110,6 @@ nb::dict trace_of(const LookedAt& at, bool of_torch) {
       all[quantity.path.c_str()] = nb::make_tuple(
           results(quantity.value), quantity.gradient.defined() ? results(quantity.gradient) : nb::none());
   return all;
-}
-
-std::pair<std::optional<double>, double> edit_of(const LookedAt& at, const std::string& change) {
-  const look::EditOutcome found = look::outcome_of(*at.inspection, change);
-  return {found.predicted, found.real};
 }
 
 DType dtype_named(const std::string& name) {
@@ -270,7 +259,11 @@ void declare_loaded_run(nb::module_& module) {
       .def("explain", [](const LookedAt& at, const std::string& what) { return explained(*at.inspection, what); })
       .def("causes", [](const LookedAt& at) { return look::causes_of(*at.inspection).json(); })
       .def("paths", [](const LookedAt& at) { return look::paths_table(*at.inspection).json(); })
-      .def("edit", &edit_of)
+      .def("edit",
+          [](const LookedAt& at, const std::string& change) {
+            const look::EditOutcome found = look::outcome_of(*at.inspection, change);
+            return std::pair(found.predicted, found.real);
+          })
       .def("attribution", &attribution_of, "token"_a, "answer"_a)
       .def("lens", &lens_of, "token"_a, "answer"_a)
       .def("patch", &patch_of, "patch"_a, "source"_a, "token"_a, "answer"_a)

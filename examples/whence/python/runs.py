@@ -180,18 +180,18 @@ class Run:
     def attribution(self, token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
         """The contribution of the embedding, each head, each MLP and each bias to the logits of an answer and of the likeliest other one.
         Later norms are fixed at this pass. Defaults: `token` is the last with a question, `answer` the wanted one."""
-        return Rows(self._looked_at(**where).attribution(-1 if token is None else token, answer or ""))
+        return _rows(self._looked_at(**where).attribution(-1 if token is None else token, answer or ""))
 
     def lens(self, token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
         """The model's answer after the embedding (layer None) and after each layer."""
-        return Rows(self._looked_at(**where).lens(-1 if token is None else token, answer or ""))
+        return _rows(self._looked_at(**where).lens(-1 if token is None else token, answer or ""))
 
     def patch(self, place: str, *, from_sample: int | None = None, from_prompt: str | None = None, from_run: str | None = None,
               token: int | None = None, answer: str | None = None, **where: Any) -> Rows:
         """The loss and an answer when the numbers of a place, "output layer=0 head=2", are replaced by another pass's: of another
         sequence, or of another run. Without a layer: every layer and head by itself. The first row is the pass without a patch."""
         source = _source(from_sample, from_prompt, from_run)
-        return Rows(self._looked_at(**where).patch(place, source, -1 if token is None else token, answer or ""))
+        return _rows(self._looked_at(**where).patch(place, source, -1 if token is None else token, answer or ""))
 
     def hessian(self, sequences: int = 16, **where: Any) -> Any:
         """The Hessian of the mean loss over the graded tokens of so many sequences with respect to all trained parameters, in a vector of

@@ -10,6 +10,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/recording.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/python/arrays.h"
 #include "examples/whence/python/benches.h"
 #include "examples/whence/python/loaded_run.h"
@@ -64,40 +65,24 @@ std::string compare(const nb::dict& ours, const nb::dict& theirs, const std::map
   return compared("ours", first, "theirs", second, {tolerance, names}).json();
 }
 
-nb::dict dict_of(const GradcheckInput& input) {
-  nb::dict entry;
-  entry["name"] = input.name;
-  entry["shape"] = std::vector<index_t>(input.shape.begin(), input.shape.end());
-  entry["duals"] = input.duals.relative;
-  entry["differences"] = input.differences.relative;
-  entry["kinks"] = input.kinks;
-  return entry;
+Json json_of(const GradientCase& each) {
+  Json::List inputs;
+  for (const auto& [name, shape, duals, differences, kinks] : each.report.inputs)
+    inputs.push_back({{"name", name}, {"shape", std::vector<index_t>(shape.begin(), shape.end())},
+        {"duals", duals.relative}, {"differences", differences.relative}, {"kinks", kinks}});
+  return {{"label", each.label}, {"inputs", inputs}, {"problems", each.report.problems}};
 }
 
-nb::dict gradcheck_by_name(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
-  GradientChecks checks;
-  {
-    const nb::gil_scoped_release unlocked;
-    checks = check_gradients(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
-  }
-  nb::list cases;
-  for (const GradientCase& each : checks.cases) {
-    nb::dict entry;
-    nb::list inputs;
-    for (const GradcheckInput& input : each.report.inputs) inputs.append(dict_of(input));
-    entry["label"] = each.label;
-    entry["inputs"] = inputs;
-    entry["problems"] = each.report.problems;
-    cases.append(entry);
-  }
-  nb::dict result;
-  result["name"] = checks.name;
-  result["ok"] = checks.ok();
-  result["duals"] = checks.figures().duals;
-  result["differences"] = checks.figures().differences;
-  result["note"] = checks.note;
-  result["cases"] = cases;
-  return result;
+std::string gradcheck_by_name(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
+  const nb::gil_scoped_release unlocked;
+  const GradientChecks checks =
+      check_gradients(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
+  Json::List cases;
+  for (const GradientCase& each : checks.cases) cases.push_back(json_of(each));
+  const GradientFigures figures = checks.figures();
+  return Json{{"name", checks.name}, {"ok", checks.ok()}, {"duals", figures.duals},
+      {"differences", figures.differences}, {"note", checks.note}, {"cases", cases}}
+      .line();
 }
 
 // ---- One op
@@ -137,19 +122,15 @@ void require_fit(const CheckedOp& op, const CheckedSample& sample, const std::ve
   }
 }
 
-nb::list samples_of(const std::string& name) {
-  nb::list all;
+std::string samples_of(const std::string& name) {
+  Json::List all;
   for (const CheckedSample& sample : op_named(name).samples()) {
-    nb::dict entry;
-    nb::list inputs;
+    Json::List inputs;
     for (const Tensor& input : sample.inputs)
-      inputs.append(
-          input.defined() ? nb::object(nb::str(to_text(input.dtype(), ' ', input.shape()).c_str())) : nb::none());
-    entry["sample"] = sample.name;
-    entry["inputs"] = inputs;
-    all.append(entry);
+      inputs.push_back(input.defined() ? Json(to_text(input.dtype(), ' ', input.shape())) : Json());
+    all.push_back({{"sample", sample.name}, {"inputs", inputs}});
   }
-  return all;
+  return Json{{"op", name}, {"samples", all}}.line();
 }
 
 nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<std::string> wanted,
@@ -194,18 +175,10 @@ nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<s
 
 // ---- Attention with its own backward pass, for another autograd
 
-struct AttentionChoice {
-  std::string scheme, executor;
-  SchemeSizes sizes;
-  DType dtype;
-  bool causal;
-  std::optional<double> scale;
-};
-
 // A forward pass that waits for its backward: the graph, and the arrays of its leaves.
-class Pass {
- public:
-  Pass(Tensor output, std::vector<Tensor> leaves) : output_(std::move(output)), leaves_(std::move(leaves)) {}
+struct Pass {
+  Tensor output;
+  std::vector<Tensor> leaves;
 
   // Returns a gradient for each operand and parameter, or None.
   nb::list backward(nb::object cotangent) const {
@@ -214,31 +187,31 @@ class Pass {
     {
       const nb::gil_scoped_release unlocked;
       std::vector<Tensor> given;
-      for (const Tensor& leaf : leaves_)
+      for (const Tensor& leaf : leaves)
         if (leaf.defined()) given.push_back(leaf);
-      found = grad(output_, seed, given, {.allow_unused = true});
+      found = grad(output, seed, given, {.allow_unused = true});
     }
     Results results(true);
     nb::list all;
     std::size_t next = 0;
-    for (const Tensor& leaf : leaves_) {
+    for (const Tensor& leaf : leaves) {
       const Tensor gradient = leaf.defined() ? found[next++] : Tensor();
       all.append(gradient.defined() ? results(gradient) : nb::none());
     }
     return all;
   }
-
- private:
-  Tensor output_;
-  std::vector<Tensor> leaves_;
 };
 
 class Attention {
  public:
   Attention(const std::string& scheme, index_t heads, index_t head_dim, index_t length, bool causal,
       std::optional<double> scale, const std::string& executor, bool single, std::uint64_t seed, index_t kv_heads)
-      : choice_{scheme, executor, {heads * head_dim, heads, length, 0, kv_heads}, single ? DType::f32 : DType::f64,
-            causal, scale} {
+      : scheme_(scheme),
+        executor_(executor),
+        sizes_{heads * head_dim, heads, length, 0, kv_heads},
+        dtype_(single ? DType::f32 : DType::f64),
+        causal_(causal),
+        scale_(scale) {
     require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}});
     first_ = made();
     if (!causal) first_->require_bidirectional("causal: False");
@@ -288,26 +261,26 @@ class Attention {
           .query = leaves[0],
           .key = leaves[1],
           .value = leaves[2],
-          .sequence = Sequence::run(tokens, choice_.causal),
-          .scale = choice_.scale};
-      output = scheme->run(given, wanted_plan(choice_.executor, scheme->stages())).output;
+          .sequence = Sequence::run(tokens, causal_),
+          .scale = scale_};
+      output = scheme->run(given, wanted_plan(executor_, scheme->stages())).output;
     }
     Results results(true);
     const nb::object handed = results(output);
-    return nb::make_tuple(handed, recorded ? nb::cast(Pass(output, std::move(leaves))) : nb::none());
+    return nb::make_tuple(handed, recorded ? nb::cast(Pass{output, std::move(leaves)}) : nb::none());
   }
 
  private:
   std::unique_ptr<BareAttention> made() const {
-    auto scheme = std::make_unique<BareAttention>(choice_.scheme, choice_.sizes);
-    scheme->root().to(choice_.dtype);
+    auto scheme = std::make_unique<BareAttention>(scheme_, sizes_);
+    scheme->root().to(dtype_);
     return scheme;
   }
 
   void require_like(const std::string& name, const Tensor& given, const Shape& shape) const {
-    if (given.dtype() != choice_.dtype) {
+    if (given.dtype() != dtype_) {
       throw InputError(
-          name, ": ", given.dtype(), " given; ", choice_.dtype, " required, the dtype that this function was made for");
+          name, ": ", given.dtype(), " given; ", dtype_, " required, the dtype that this function was made for");
     }
     if (!(given.shape() == shape)) throw InputError(name, ": ", given.shape(), " given; ", shape, " required");
   }
@@ -316,25 +289,26 @@ class Attention {
     const char* names[] = {"q", "k", "v", "x"};
     for (std::size_t k = 0; k < 4; ++k) {
       const bool read = k < 3 ? attends() : reads_x_;
-      if (operands[k].defined() == read) continue;
-      throw InputError(names[k], read ? ": nothing given; " : ": given; ", text(), read ? " reads it" : " reads none");
+      if (operands[k].defined() != read)
+        throw InputError(
+            names[k], read ? ": nothing given; " : ": given; ", text(), read ? " reads it" : " reads none");
     }
     const Tensor& one = operands[attends() ? 0 : 3];
-    const int rank = attends() ? 4 : 3;
-    if (one.rank() != rank) {
+    if (one.rank() != (attends() ? 4 : 3))
       throw InputError(attends() ? "q" : "x", ": ", one.shape(), " given; ",
           attends() ? "[batch, head, query, head_dim]" : "[batch, token, channel]", " required");
-    }
-    const index_t tokens = one.size(attends() ? 2 : 1);
-    for (std::size_t k = 0; k < 3; ++k) {
-      const index_t heads = k == 0 ? choice_.sizes.heads : choice_.sizes.key_heads();
-      if (operands[k].defined())
-        require_like(names[k], operands[k], {one.size(0), heads, tokens, choice_.sizes.head_dim()});
-    }
-    if (operands[3].defined()) require_like("x", operands[3], {one.size(0), tokens, choice_.sizes.dim});
+    const index_t batch = one.size(0), tokens = one.size(-2), wide = sizes_.head_dim();
+    const Shape keys{batch, sizes_.key_heads(), tokens, wide};
+    const Shape shapes[] = {{batch, sizes_.heads, tokens, wide}, keys, keys, {batch, tokens, sizes_.dim}};
+    for (std::size_t k = 0; k < 4; ++k)
+      if (operands[k].defined()) require_like(names[k], operands[k], shapes[k]);
   }
 
-  AttentionChoice choice_;
+  std::string scheme_, executor_;
+  SchemeSizes sizes_;
+  DType dtype_;
+  bool causal_;
+  std::optional<double> scale_;
   std::unique_ptr<BareAttention> first_;  // with initial parameters
   bool reads_x_ = false;
 };

@@ -78,18 +78,10 @@ Claims BareAttention::claims() const {
   Claims all = stages_.schemes[0]->claims();
   for (const PositionalScheme* scheme : stages_.schemes) {
     const Claims one = scheme->claims();
-    all.causal_only |= one.causal_only;
-    all.shift_invariant &= one.shift_invariant;
+    for (const auto& [name, claim, of_any] : named_claims)
+      all.*claim = of_any ? all.*claim || one.*claim : all.*claim && one.*claim;
     all.longest = std::min(all.longest, one.longest);
-    all.row_local &= one.row_local;
-    all.prefix_consistent &= one.prefix_consistent;
     all.changes_rows = all.changes_rows.joined(one.changes_rows);
-    all.sees_no_future &= one.sees_no_future;
-    all.mask_per_head &= one.mask_per_head;
-    all.by_key_head |= one.by_key_head;
-    all.uses_positions |= one.uses_positions;
-    all.drawn_each_step |= one.drawn_each_step;
-    all.exact_gradient &= one.exact_gradient;
   }
   return all;
 }

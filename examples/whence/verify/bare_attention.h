@@ -17,6 +17,19 @@ namespace whence {
 // Draws each parameter around the middle of its Init, by its path. None is zero, because a zero would hide others.
 void draw_parameters(const Module& module, std::uint64_t seed);
 
+// A claim that is true of a sum if it is `of_any` of its schemes, or else of all.
+struct NamedClaim {
+  const char* name;
+  bool Claims::*claim;
+  bool of_any = false;
+};
+inline constexpr NamedClaim named_claims[] = {{"causal_only", &Claims::causal_only, true},
+    {"shift_invariant", &Claims::shift_invariant}, {"row_local", &Claims::row_local},
+    {"prefix_consistent", &Claims::prefix_consistent}, {"sees_no_future", &Claims::sees_no_future},
+    {"mask_per_head", &Claims::mask_per_head}, {"by_key_head", &Claims::by_key_head, true},
+    {"uses_positions", &Claims::uses_positions, true}, {"drawn_each_step", &Claims::drawn_each_step, true},
+    {"exact_gradient", &Claims::exact_gradient}};
+
 // All schemes of one text with their parameters, both shared by all layers and per layer.
 class BareAttention {
  public:

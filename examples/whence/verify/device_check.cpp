@@ -212,17 +212,12 @@ DeviceDisagreement device_disagreement(
       results_on(Device::cuda(0), subject, plan, dtype).all, results_on(Device::cpu(), subject, plan, dtype).all);
 }
 
-OpDisagreement device_disagreement(const CheckedOp& op, DType dtype) {
-  OpDisagreement found;
+DeviceDisagreement device_disagreement(const CheckedOp& op, DType dtype) {
+  DeviceDisagreement found;
   for (const CheckedSample& sample : op.samples()) {
-    const std::vector<Named> expected = results_on(Device::cpu(), sample, dtype),
-                             got = results_on(Device::cuda(0), sample, dtype);
-    for (std::size_t k = 0; k < got.size(); ++k) {
-      const double off = relative_distance(got[k].tensor, expected[k].tensor, largest_of(expected));
-      if (off > std::max(found.value, found.gradients)) found.worst = sample.name + ", " + got[k].name;
-      double& largest = k == 0 ? found.value : found.gradients;
-      largest = std::max(largest, off);
-    }
+    const std::vector<Named> expected = results_on(Device::cpu(), sample, dtype);
+    const DeviceDisagreement own = disagreement(results_on(Device::cuda(0), sample, dtype), expected);
+    if (own.largest > found.largest) found = {own.largest, sample.name + ", " + own.worst};
   }
   return found;
 }

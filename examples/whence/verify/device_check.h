@@ -11,19 +11,14 @@ namespace whence {
 
 struct DeviceDisagreement {
   double largest = 0;      // difference, in units of the tensor's largest number on the CPU; infinite for NaN
-  std::string worst = {};  // the tensor's name: "output", "gradient.q"
+  std::string worst = {};  // the tensor's name: "output", "gradient.q"; of an op after its sample's
 };
 
 // Runs the same parameters and operands by one executor in one dtype: two sequences of 6 tokens, masked by `sequence`.
 [[nodiscard]] DeviceDisagreement device_disagreement(
     const std::string& text, const Sequence& sequence, const AttendPlan& plan, DType dtype, std::uint64_t seed);
 
-struct OpDisagreement {
-  double value = 0, gradients = 0;  // largest over all samples, in the units above
-  std::string worst = {};           // the sample and the tensor that have it
-};
-
-[[nodiscard]] OpDisagreement device_disagreement(const CheckedOp& op, DType dtype);
+[[nodiscard]] DeviceDisagreement device_disagreement(const CheckedOp& op, DType dtype);  // over all samples
 
 // Returns the largest difference allowed in this dtype.
 [[nodiscard]] double device_tolerance(DType dtype);
