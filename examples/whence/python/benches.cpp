@@ -53,7 +53,7 @@ void declare_benches(nb::module_& module) {
           bool sparse, const std::string& executor, const std::string& precision, const std::string& device) {
         return bench::measured_attention(
             {canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
-                sparse ? bench::Gates::sparse : bench::Gates::initial, true, storage_dtype_of(precision)},
+                sparse ? bench::Gates::sparse : bench::Gates::initial, storage_dtype_of(precision)},
             executor, device_named(device));
       });
   module.def("measured_ops", [](double scale, const std::string& precision, const std::string& device) {
