@@ -50,7 +50,7 @@ COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "s
 FEW = 8  # questions; a mean of fewer is not normal
 READABLE = 4  # test sets; for more, tables and dots show the average
 OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines".split())
-OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
+OURS = set("scheme seed preset device out threads resume quiet json beside dump describe graph help".split())
 GONE = {"--slurm": "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them",
         "--latex": "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown", "--maps": "figures.py RUN RUN ... draws runs side by side"}
 
@@ -474,7 +474,7 @@ img {{ max-width: 100% }}</style>
 
 
 parts = lambda text: [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]  # at commas outside parentheses
-settings_of = lambda text: {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}  # "steps=3 keep-best"
+settings_of = lambda text: {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}  # "steps=3 check-finite"
 
 
 @outside.one_line()

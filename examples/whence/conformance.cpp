@@ -4,17 +4,16 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/json.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/scheme_texts.h"
-#include "nn/io/files.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -25,9 +24,9 @@ using Mark = ConformanceCell::Mark;
 
 struct Options {
   std::vector<std::string> schemes;
-  std::string check, json, device = "cpu";
+  std::string check, device = "cpu";
   std::uint64_t seed = 1;
-  bool no_sums = false, list = false, quiet = false;
+  bool no_sums = false, list = false, json = false, quiet = false;
   std::vector<ConformanceCheck> checks;  // the checks that run
 };
 
@@ -41,11 +40,10 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("seed", &options.seed, {.low = 0}, {.help = "seed of parameters, directions and cotangents"})
       .heading("Device");
   declare_device(line, &options.device);
-  line.heading("Output")
-      .text("json", &options.json, {.help = "write every figure and note to this file"})
+  declare_json(line.heading("Output"), &options.json)
       .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
       .example("whence conformance", "the whole matrix")
-      .example("whence conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
+      .example("whence conformance 'cdape(kerple, kernel=5)' --json", "one row, with all its figures");
 }
 
 std::vector<std::string> texts_of(const Options& options) {
@@ -104,20 +102,19 @@ std::vector<ConformanceCheck> chosen_checks(const CommandLine& line, const Optio
 
 // Returns the exit code: 1 if a check failed.
 int check_all(const Options& options) {
-  ensure_output_file(options.json);
+  const JsonOutput json(options.json);
   const double begin = steady_seconds();
   const std::vector<std::string> texts = texts_of(options);
   std::vector<std::string> header{"scheme"};
   for (const ConformanceCheck& check : options.checks) header.push_back(check.name);
   Table table(header);
   Progress progress("conformance", std::ssize(texts), options.quiet);
-  Json::List all;
   std::string failed;
-  int accepted = 0, refused = 0, cells = 0, failures = 0;
+  int done = 0, accepted = 0, refused = 0, cells = 0, failures = 0;
   for (const std::string& text : texts) {
     const ConformanceRow row = conform(text, options.seed, options.checks);
-    all.push_back(json_of(row, options.checks));
-    progress.update(std::ssize(all), 0, {});
+    json.lines(json_of(row, options.checks).line() + '\n');
+    progress.update(++done, 0, {});
     if (!row.refusal.empty()) {
       if (!options.schemes.empty()) throw InputError(row.refusal);  // the user named it
       ++refused;
@@ -138,7 +135,6 @@ int check_all(const Options& options) {
   std::cout << table.text() << failed << "conformance: " << accepted << " schemes and compositions, " << cells
             << " checks run, " << failures << " failed, " << refused << " combinations refused by the schemes, "
             << fixed(steady_seconds() - begin, 1) << " s\n";
-  if (!options.json.empty()) write_file(options.json, Json(all).page(1) + "\n");
   return failures == 0 ? 0 : 1;
 }
 

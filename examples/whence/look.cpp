@@ -40,9 +40,7 @@ void declare_subject(CommandLine& line, Options& options) {
       "of it is drawn at random");
   line.heading("Input")
       .text("text", &subject.text,
-          {.help = "file that a language model reads",
-              .initial = "a document that was set aside for validation, from its first line of prose: one of three "
-                         "words or more that begin with a small letter, in a paragraph with a whole sentence"})
+          {.help = "file that a language model reads", .initial = "the text that was set aside for validation"})
       .text("prompt", &subject.prompt, {"text that it reads, typed here; token numbers for a run of a token file"})
       .text("task-sample", &options.task_sample,
           {"number of a sequence in the task's first test set, or a set's name before it: \"sparse 3\""})
@@ -60,7 +58,7 @@ void declare_subject(CommandLine& line, Options& options) {
            "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
       .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"seed of the numbers drawn for a scheme"})
       .flag("bidirectional", &subject.bidirectional, {"for a scheme: every query sees every key"});
-  declare_accept_damaged(line);
+  line.elsewhere("accept-damaged", "restore the file from a copy");
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
 }
 
@@ -145,7 +143,7 @@ void refuse_idle_options(
       {{"numbers"}, !serves, "files"},
       {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
-      {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
+      {{"text", "prompt", "task-sample", "step", "checkpoints"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
       {{"from-sample", "from-prompt"}, !drawn, "the folder of a run"},
       {{"from-sample", "from-prompt", "from"}, line.given("patch") || (!prints && !playground), "--patch, or a page"},

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/cli/words.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/probe_run.h"

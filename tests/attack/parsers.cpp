@@ -19,12 +19,11 @@
 #include <system_error>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/language/length_evaluation.h"
+#include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/language/text_files.h"
 #include "examples/whence/language/tokeniser.h"
 #include "examples/whence/look/given.h"
 #include "examples/whence/run/run_record.h"

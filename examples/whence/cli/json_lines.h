@@ -1,14 +1,15 @@
-// Files of one JSON object a line: our logs, and users' training data.
+// Files of one JSON object a line: our logs, users' training data, and --json.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <streambuf>
 #include <string>
 #include <string_view>
 
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
-#include "examples/whence/cli/output_file.h"
 
 namespace whence {
 
@@ -27,17 +28,45 @@ void for_each_json_line(std::string_view text, const std::string& path, const st
 [[nodiscard]] bool is_jsonl(const std::string& path);
 [[nodiscard]] bool is_json_lines(const std::string& path, std::string_view text, const std::string& field);
 
-// Appends objects to a file (examples/whence/cli/output_file.h: one of ours, or SystemError). append() writes each
-// before it returns, so that a crash loses at most the present line.
+// Appends objects to a regular file. append() writes each before it returns, so that a crash loses at most the present
+// line. Symbolic and hard links are refused, and a pipe is not waited for: SystemError, as when writing fails.
 class JsonLog {
  public:
-  using Mode = OutputFile::Mode;
+  enum class Mode { fresh, append };
 
-  JsonLog(const std::filesystem::path& path, Mode mode) : file_(path.string(), mode) {}
-  void append(const Json& record) { file_.append(record.line() + '\n'); }
+  JsonLog(const std::filesystem::path& path, Mode mode);
+  ~JsonLog();
+  JsonLog(const JsonLog&) = delete;
+  JsonLog& operator=(const JsonLog&) = delete;
+
+  void append(const Json& record) const;
 
  private:
-  OutputFile file_;
+  std::string path_;
+  int descriptor_;
 };
+
+// --json: from here to its end, standard output has lines of JSON alone, if `on`; text for people goes to standard error.
+class JsonOutput {
+ public:
+  explicit JsonOutput(bool on);
+  ~JsonOutput();
+  JsonOutput(const JsonOutput&) = delete;
+  JsonOutput& operator=(const JsonOutput&) = delete;
+
+  void lines(const std::string& text) const;  // does nothing if off
+
+ private:
+  std::streambuf* output_;
+};
+
+inline Fields& declare_json(Fields& line, bool* json) {
+  return line.flag("json", json, {"results as lines of JSON on standard output; all else goes to standard error"});
+}
+
+// Removes the temporary files that killed processes left in `folder`: regular files named NAME.tmp-PID-COUNT or
+// .written-by-PID if process PID has ended, or is this one; with a `file`, only those of this NAME. Files that cannot
+// be removed stay.
+void remove_leftovers(const std::string& folder, const std::string& file = {});
 
 }  // namespace whence

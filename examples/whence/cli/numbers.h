@@ -1,6 +1,7 @@
 // Numbers as text, and back. "-" is an absent number: nan.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@ namespace whence {
 
 // Returns the shortest text that reads back as the same number.
 [[nodiscard]] std::string exact(double value);
+[[nodiscard]] std::string exact(std::integral auto value) { return std::to_string(value); }
 // Formats with `count` digits after the point.
 [[nodiscard]] std::string fixed(double value, int count);
 // Formats with `count` significant digits, without zeros at the end.

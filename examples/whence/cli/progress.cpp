@@ -8,18 +8,18 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <iostream>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "tensor/error.h"
 
 namespace whence {
-namespace {
 
-constexpr double plain_seconds = 10, rewriting_seconds = 0.1;  // between two lines
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-// Standard error's width, 80 if unknown; nothing unless it is a terminal that understands "\r".
-Progress::Columns terminal_columns() {
+Progress::Columns Progress::of_terminal() {
   const char* const terminal = std::getenv("TERM");
   if (isatty(STDERR_FILENO) != 1 || !terminal || !*terminal || std::string_view(terminal) == "dumb") return {};
   return [] {
@@ -27,15 +27,6 @@ Progress::Columns terminal_columns() {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : 80;
   };
 }
-
-}  // namespace
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-Progress::Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step)
-    : Progress(std::move(label), total, quiet, first_step, std::cerr, terminal_columns(), steady_seconds) {}
 
 Progress::Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step, std::ostream& out,
     Columns columns, Clock clock)
@@ -60,8 +51,8 @@ void Progress::update(std::int64_t step, std::int64_t tokens, std::vector<std::p
   tokens_ += tokens;
   figures_ = std::move(figures);
   waits_ = true;
-  const bool first_on_terminal = columns_ && drawn_columns_ == 0;
-  if (first_on_terminal || clock_() - drawn_at_ >= (columns_ ? rewriting_seconds : plain_seconds)) draw();
+  const double interval = columns_ ? 0.1 : 10;
+  if ((columns_ && drawn_columns_ == 0) || clock_() - drawn_at_ >= interval) draw();
 }
 
 void Progress::note(std::string_view text) {
@@ -80,39 +71,20 @@ void Progress::finish() {
   drawn_columns_ = 0;
 }
 
-double Progress::elapsed() const { return std::max(0.0, clock_() - started_); }
-
-// left = missing * (elapsed / done): unknown before the first step and before the clock moved
-std::string Progress::left() const {
-  const double done = static_cast<double>(std::max<std::int64_t>(step_ - first_step_, 0));
-  const double missing = static_cast<double>(std::max<std::int64_t>(total_ - step_, 0)), seconds = elapsed();
-  if (missing == 0) return time_text(0);
-  return seconds > 0 && done > 0 ? time_text(missing * seconds / done) : "-";
-}
-
-// Lists the important parts first.
-std::vector<std::string> Progress::parts() const {
-  const double seconds = elapsed();
-  std::vector<std::string> list = {label_ + ' ' + std::to_string(step_) + '/' + std::to_string(total_)};
-  // Rounded down: 100 % is printed when all is done and not before.
-  if (total_ > 0)
-    list[0] += ' ' + fixed(std::floor(100.0 * static_cast<double>(step_) / static_cast<double>(total_)), 0) + " %";
-  for (const auto& [name, value] : figures_) list.push_back(name + ' ' + (std::isnan(value) ? "nan" : digits(value)));
-  list.push_back("left " + left());
-  if (tokens_ > 0)
-    list.push_back((seconds > 0 ? with_unit(static_cast<double>(tokens_) / seconds) : "-") + " tokens/s");
-  list.push_back("elapsed " + time_text(seconds));
-  return list;
-}
-
-// Keeps the parts that fit.
+// Keeps the parts that fit, the important ones first.
 std::string Progress::line(std::size_t columns) const {
-  std::string text;
-  for (const std::string& part : parts()) {
-    const std::string longer = text.empty() ? part : text + "  " + part;
-    if (display_width(longer) > columns) return text.empty() ? cut_to_width(part, columns) : text;
-    text = longer;
-  }
+  const double seconds = std::max(0.0, clock_() - started_), done = static_cast<double>(step_ - first_step_),
+               missing = static_cast<double>(std::max<std::int64_t>(total_ - step_, 0));
+  std::vector<std::string> parts = {to_text(label_, ' ', step_, '/', total_)};
+  if (total_ > 0) parts[0] += to_text(' ', 100 * step_ / total_, " %");  // rounded down: 100 % when all is done
+  for (const auto& [name, value] : figures_) parts.push_back(name + ' ' + (std::isnan(value) ? "nan" : digits(value)));
+  const double left = missing == 0 ? 0 : seconds > 0 && done > 0 ? missing * seconds / done : -1;  // unknown before
+  parts.push_back("left " + time_text(left));
+  if (tokens_ > 0) parts.push_back(with_unit(static_cast<double>(tokens_) / seconds) + " tokens/s");
+  parts.push_back("elapsed " + time_text(seconds));
+  std::string text = cut_to_width(parts[0], columns);
+  for (std::size_t k = 1; k < parts.size() && display_width(text + "  " + parts[k]) <= columns; ++k)
+    text += "  " + parts[k];
   return text;
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <iosfwd>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,22 +19,18 @@ class Progress {
  public:
   using Clock = std::function<double()>;  // seconds
   using Columns = std::function<int()>;   // a terminal's width, read at each drawing because people resize windows
+  static Columns of_terminal();           // standard error's; nothing unless it is a terminal that understands "\r"
 
-  // A job of `total` steps, shown on standard error, or not at all. `first_step` of them are done already (a resumed
-  // run); rate and time left count from here.
-  Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step = 0);
-  // The same, shown elsewhere. Without columns the output is not a terminal that understands "\r", and gets plain lines.
-  Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step, std::ostream& out,
-      Columns columns, Clock clock);
+  // A job of `total` steps, shown on `out`, or not at all. `first_step` of them are done already (a resumed run); rate
+  // and time left count from here. Without columns the output gets plain lines.
+  Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step = 0,
+      std::ostream& out = std::cerr, Columns columns = of_terminal(), Clock clock = steady_seconds);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   // `step`: steps done in all; `tokens`: tokens since the last call; `figures`: such as {"loss", 0.3}.
   void update(std::int64_t step, std::int64_t tokens, std::vector<std::pair<std::string, double>> figures);
-
-  // Returns "0:42", or "-" as long as nothing is known.
-  [[nodiscard]] std::string left() const;
 
   // Prints a line above the rewriting one.
   void note(std::string_view text);
@@ -43,8 +39,6 @@ class Progress {
   void finish();
 
  private:
-  [[nodiscard]] double elapsed() const;
-  [[nodiscard]] std::vector<std::string> parts() const;
   [[nodiscard]] std::string line(std::size_t columns) const;
   void draw();
 

@@ -1,15 +1,104 @@
 #include "examples/whence/cli/text.h"
 
+#include <locale.h>
+#include <wchar.h>
+
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <sstream>
+#include <utility>
 
-#include "examples/whence/cli/unicode.h"
 #include "tensor/error.h"
 
 namespace whence {
+
+namespace {
+
+// The character that a text begins with: complete if as many bytes of it are there as it has.
+struct Begun {
+  std::uint32_t code;
+  std::size_t length, bytes;  // length 0: no character begins so
+};
+
+Begun begun(std::string_view text) {
+  const auto byte = [&](std::size_t k) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[k])); };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1, 1};
+  const std::size_t length = lead < 0xC2 || lead > 0xF4 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // Of the second byte; excludes overlong forms, surrogates and values above U+10FFFF (table 3-7 of the standard).
+  const std::uint32_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const std::uint32_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  Begun found{lead & (0xFFu >> (length + 1)), length, 1};
+  for (std::size_t& k = found.bytes; k < std::min(length, text.size()); ++k) {
+    if (byte(k) < (k == 1 ? low : 0x80) || byte(k) > (k == 1 ? high : 0xBF)) break;
+    found.code = found.code << 6 | (byte(k) & 0x3F);
+  }
+  return found;
+}
+
+using Ranges = std::initializer_list<std::pair<std::uint32_t, std::uint32_t>>;  // first code point and last
+
+bool within(Ranges ranges, std::uint32_t code) {
+  return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+// True for control characters, and characters that have no width, join others, or change the direction of reading.
+bool acts_unseen(const CodePoint& code) {
+  return within({{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F},
+                    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF},
+                    {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}},
+      code.value);
+}
+
+// Returns the width that the C library knows: 0 for combining marks, 2 for wide characters; 1 where it knows none.
+std::size_t columns_of(const CodePoint& code) {
+  static const locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (!code.valid || code.value < 0x80 || !unicode) return 1;
+  const locale_t before = uselocale(unicode);
+  const int width = wcwidth(static_cast<wchar_t>(code.value));
+  uselocale(before);
+  return width < 0 ? 1 : static_cast<std::size_t>(width);
+}
+
+}  // namespace
+
+CodePoint first_code_point(std::string_view text) {
+  const auto [code, length, bytes] = begun(text);
+  return bytes == length ? CodePoint{code, length} : CodePoint{static_cast<unsigned char>(text[0]), 1, false};
+}
+
+bool is_white_space(const CodePoint& code) {
+  return code.valid && within({{'\t', '\r'}, {' ', ' '}, {0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A},
+                                  {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}},
+                           code.value);
+}
+
+std::string Utf8Stream::push(std::string_view bytes) {
+  kept_.append(bytes);
+  std::string out;
+  std::string_view rest = kept_;
+  while (!rest.empty()) {
+    const Begun next = begun(rest);
+    if (next.bytes < next.length && next.bytes == rest.size()) break;  // may still become a character
+    out += next.bytes == next.length ? rest.substr(0, next.bytes) : replacement_character;
+    rest.remove_prefix(next.bytes);
+  }
+  kept_ = std::string(rest);
+  return out;
+}
+
+std::string Utf8Stream::finish() { return std::exchange(kept_, {}).empty() ? "" : std::string(replacement_character); }
+
+std::string cut_to_width(std::string_view text, std::size_t columns) {
+  std::size_t bytes = 0;
+  for (std::size_t used = 0; bytes < text.size();) {
+    const CodePoint code = first_code_point(text.substr(bytes));
+    if ((used += columns_of(code)) > columns) break;
+    bytes += code.bytes;
+  }
+  return std::string(text.substr(0, bytes));
+}
 
 std::size_t display_width(std::string_view text) {
   std::size_t columns = 0;
@@ -19,17 +108,6 @@ std::size_t display_width(std::string_view text) {
     text.remove_prefix(code.bytes);
   }
   return columns;
-}
-
-std::string cut_to_width(std::string_view text, std::size_t columns) {
-  std::size_t bytes = 0, used = 0;
-  while (bytes < text.size()) {
-    const CodePoint code = first_code_point(text.substr(bytes));
-    if (used + columns_of(code) > columns) break;
-    used += columns_of(code);
-    bytes += code.bytes;
-  }
-  return std::string(text.substr(0, bytes));
 }
 
 std::string trimmed(std::string_view text) {
@@ -48,17 +126,12 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
   return lines;
 }
 
-namespace {
-
-std::string in_hex(const char* format, std::uint32_t code) {
-  std::array<char, 16> written{};
-  std::snprintf(written.data(), written.size(), format, static_cast<unsigned>(code));
-  return written.data();
-}
-
-}  // namespace
-
 std::string one_line(std::string_view text) {
+  const auto in_hex = [](const char* format, const CodePoint& code) {
+    std::array<char, 16> written{};
+    std::snprintf(written.data(), written.size(), format, static_cast<unsigned>(code.value));
+    return std::string(written.data());
+  };
   std::string line;
   while (!text.empty()) {
     const CodePoint code = first_code_point(text);
@@ -67,9 +140,9 @@ std::string one_line(std::string_view text) {
     else if (code.value == '\t')
       line += "\\t";
     else if (!code.valid || code.value < 0x20 || code.value == 0x7F)
-      line += in_hex("\\x%02x", code.value);
+      line += in_hex("\\x%02x", code);
     else if (acts_unseen(code))
-      line += in_hex("\\u{%x}", code.value);
+      line += in_hex("\\u{%x}", code);
     else
       line += text.substr(0, code.bytes);
     text.remove_prefix(code.bytes);
@@ -101,12 +174,9 @@ std::string terminal_text(std::string_view text) {
 }
 
 std::string shell_command(const std::vector<std::string>& words) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=./,:+%@").find(c) != std::string::npos;
-  };
+  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=./,:+%@";
   const auto quoted = [&](const std::string& word) {
-    if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+    if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
     std::string text = "'";
     for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
     return text + '\'';

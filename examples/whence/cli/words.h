@@ -8,6 +8,8 @@
 
 namespace whence {
 
+[[nodiscard]] std::vector<std::string> scheme_names();  // for "did you mean"
+
 // Splits `text` at commas. Empty parts count, except one after the last comma; an empty text has none. Commas in
 // parentheses do not split: "none,dape(kerple, width=4)".
 [[nodiscard]] std::vector<std::string> list_of(const std::string& text);
@@ -29,8 +31,7 @@ struct Word {
       std::int64_t high = std::numeric_limits<std::int64_t>::max()) const;
 };
 
-// Splits `text` at blanks. A value in quotes of either kind, or in parentheses, may hold blanks: data="my text.txt".
-// InputError, naming `option`, when a quote is not closed, or text follows the closing one.
-[[nodiscard]] std::vector<Word> words_of(const std::string& text, const std::string& option);
+// Splits `text` at blanks. A value in parentheses may hold blanks.
+[[nodiscard]] std::vector<Word> words_of(const std::string& text);
 
 }  // namespace whence

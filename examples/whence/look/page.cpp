@@ -10,7 +10,6 @@
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
-#include "examples/whence/report/report.h"
 #include "examples/whence/report/table.h"
 #include "tensor/error.h"
 

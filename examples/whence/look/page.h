@@ -7,7 +7,7 @@
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/page_data.h"
-#include "examples/whence/report/report.h"
+#include "examples/whence/report/table.h"
 
 namespace whence::look {
 

@@ -9,8 +9,6 @@
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/logit_data.h"
-#include "examples/whence/report/colours.h"
-#include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 

@@ -40,19 +40,19 @@ std::string text_of(const Patch& patch) {
 }
 
 bool names_axis(const std::string& place, const std::string& word) {
-  return std::ranges::any_of(words_of(place, patch_option), [&](const Word& each) { return each.name == word; });
+  return std::ranges::any_of(words_of(place), [&](const Word& each) { return each.name == word; });
 }
 
 // Returns the place in the source. Words after '=' take precedence over those before it.
 std::string source_place(const Patch& patch) {
-  const std::vector<Word> differing = words_of(patch.differing, patch_option);
+  const std::vector<Word> differing = words_of(patch.differing);
   std::string text;
   for (const Word& word : differing) {
     if (word.name.empty())
       throw InputError(patch_option, ": '", word.value, "' given after '='; AXIS=PLACE required, of the same quantity");
     text += to_text(' ', word.name, '=', word.value);
   }
-  for (const Word& word : words_of(patch.into, patch_option)) {
+  for (const Word& word : words_of(patch.into)) {
     if (std::ranges::find(differing, word.name, &Word::name) != differing.end()) continue;
     text += to_text(' ', word.name, word.name.empty() ? "" : "=", word.value);
   }

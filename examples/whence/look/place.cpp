@@ -64,7 +64,7 @@ NamedPlace place_named(const std::vector<Quantity>& quantities, const std::vecto
     const std::string& text, const std::string& option) {
   std::string name;
   std::map<std::string, Word> places;
-  for (const Word& word : words_of(text, option)) {
+  for (const Word& word : words_of(text)) {
     if (!word.name.empty() && !places.emplace(word.name, word).second)
       throw InputError(option, ": ", word.name, " given twice; once required");
     if (!word.name.empty()) continue;

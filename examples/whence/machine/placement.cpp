@@ -29,8 +29,6 @@ DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts) {
   return {Device::cuda(0), to_text("device: ", gpu, ", because it is there; ", describe(facts))};
 }
 
-DeviceChoice choose_device(std::string_view wanted) { return choose_device(wanted, cuda_facts()); }
-
 std::optional<DeviceChoice> cpu_to_draw(index_t layers, index_t parameters, double cpu_gb_per_s) {
   // An H200 took 2.2 ms for a token of GPT-2's 12 layers, whose weights it reads in 0.1 ms.
   constexpr double gpu_ms_of_layer = 2.2 / 12;
@@ -55,12 +53,11 @@ void declare(Fields& line, MachineOptions& options) {
       {"dtype of parameters and activations; trained weights are kept and written in f32 regardless"});
 }
 
-Placement placement_of(const MachineOptions& options) { return placement_of(options, choose_device(options.device)); }
-
-Placement placement_of(const MachineOptions& options, const DeviceChoice& choice) {
+Placement placement_of(const MachineOptions& options, std::optional<DeviceChoice> choice) {
   set_threads(options.threads);
+  if (!choice) choice = choose_device(options.device);
   const std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
-  return {choice.device, storage_dtype_of(options.precision), choice.sentence + numbers};
+  return {choice->device, storage_dtype_of(options.precision), choice->sentence + numbers};
 }
 
 void place(Module& model, const Placement& placement) {

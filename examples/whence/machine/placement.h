@@ -18,10 +18,8 @@ struct DeviceChoice {
 };
 
 // auto: a GPU if one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a build
-// that has it; InputError with the cause when there is neither. InputError for another word. The second form takes
-// `facts`.
-DeviceChoice choose_device(std::string_view wanted);
-DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts);
+// that has it; InputError with the cause when there is neither. InputError for another word.
+DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts = cuda_facts());
 
 // Returns the CPU, with the reason, if it is estimated to draw tokens one by one faster than a GPU. For each token the
 // CPU reads 4 bytes of every parameter, and the GPU launches the kernels of each layer. Nothing if the GPU is faster.
@@ -47,10 +45,9 @@ struct Placement {
   std::string text;  // "device: cpu, because ...; precision: bf16"
 };
 
-// Sets the threads and finds the device. InputError, with the cause, when a requested GPU cannot be used.
-[[nodiscard]] Placement placement_of(const MachineOptions& options);
-// The same, with the device already chosen.
-[[nodiscard]] Placement placement_of(const MachineOptions& options, const DeviceChoice& choice);
+// Sets the threads and finds the device, unless it is chosen. InputError, with the cause, when a requested GPU cannot be
+// used.
+[[nodiscard]] Placement placement_of(const MachineOptions& options, std::optional<DeviceChoice> choice = {});
 
 // Moves a model there and rounds it. For a model that is only run, not trained, and that has its parameters.
 void place(Module& model, const Placement& placement);

@@ -5,7 +5,6 @@
 #include "examples/whence/cli/json.h"
 #include "examples/whence/playground/session.h"
 #include "examples/whence/report/assets.h"
-#include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/run/run_files.h"
 #include "tensor/error.h"

@@ -5,7 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "examples/whence/bench/measured.h"
+#include "examples/whence/bench/attention_core.h"
 #include "examples/whence/python/arrays.h"
 #include "nn/scheme.h"
 #include "nn/training/precision.h"
@@ -43,7 +43,7 @@ void declare_benches(nb::module_& module) {
       .def_prop_ro("results", [](const Measured& what) { return handed(what.results()); })
       .def("run", [](const Measured& what) {
         const nb::gil_scoped_release unlocked;
-        const bench::CoreRun found = what.run();
+        const bench::Repetition found = what.run();
         return std::tuple(found.forward, found.backward, found.peak);
       });
   module.def("threads", &threads);
@@ -53,7 +53,7 @@ void declare_benches(nb::module_& module) {
           bool sparse, const std::string& executor, const std::string& precision, const std::string& device) {
         return bench::measured_attention(
             {canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
-                sparse ? bench::Gates::sparse : bench::Gates::initial, true, storage_dtype_of(precision)},
+                sparse ? bench::Gates::sparse : bench::Gates::initial, storage_dtype_of(precision)},
             executor, device_named(device));
       });
   module.def("measured_ops", [](double scale, const std::string& precision, const std::string& device) {

@@ -17,13 +17,8 @@ bool looks_like_number(std::string_view cell) {
   if (cell.substr(word.size()).find_first_not_of("0123456789.e+-±()% ") != cell.npos) return false;
   if (word.ends_with('%')) word.remove_suffix(1);
   if (word.starts_with('+')) word.remove_prefix(1);
-  return word.empty() || word == "-" || word == "–" || word == "nan" || word == "inf" || word == "-inf" ||
-         parse_number<double>(word).has_value();
-}
-
-std::string padded(const std::string& cell, std::size_t width, bool to_the_right) {
-  const std::string blanks(width - std::min(width, display_width(cell)), ' ');
-  return to_the_right ? blanks + cell : cell + blanks;
+  constexpr std::string_view others[] = {"", "-", "–", "nan", "inf", "-inf"};
+  return std::ranges::count(others, word) > 0 || parse_number<double>(word).has_value();
 }
 
 // Quotes a cell with a comma, a quotation mark, a line end or outer blanks, and doubles its quotation marks. An apostrophe
@@ -31,20 +26,11 @@ std::string padded(const std::string& cell, std::size_t width, bool to_the_right
 std::string csv_cell(const std::string& cell) {
   if (!cell.empty() && std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos && !looks_like_number(cell))
     return csv_cell('\'' + cell);
-  const bool blank_ends = !cell.empty() && (cell.front() == ' ' || cell.back() == ' ');
+  const bool blank_ends = cell.starts_with(' ') || cell.ends_with(' ');
   if (cell.find_first_of(",\"\r\n") == std::string::npos && !blank_ends) return cell;
   std::string text = "\"";
   for (const char c : cell) text += c == '"' ? std::string("\"\"") : std::string(1, c);
   return text + '"';
-}
-
-std::string csv_line(const std::vector<std::string>& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) line += ',';
-    line += csv_cell(cells[i]);
-  }
-  return line + '\n';
 }
 
 }  // namespace
@@ -89,8 +75,8 @@ std::string Table::text() const {
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string result;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) result += "  ";
-      result += padded(one_line(cells[i]), widths[i], numeric[i]);
+      const std::string cell = one_line(cells[i]), blanks(widths[i] - std::min(widths[i], display_width(cell)), ' ');
+      result += (i > 0 ? "  " : "") + (numeric[i] ? blanks + cell : cell + blanks);
     }
     return result.substr(0, result.find_last_not_of(' ') + 1) + '\n';
   };
@@ -102,8 +88,8 @@ std::string Table::text() const {
 }
 
 std::string Table::csv() const {
-  std::string result = csv_line(header_);
-  for (const auto& cells : rows_) result += csv_line(cells);
+  std::string result = joined(header_, csv_cell, ",") + '\n';
+  for (const auto& cells : rows_) result += joined(cells, csv_cell, ",") + '\n';
   return result;
 }
 
@@ -124,21 +110,26 @@ std::string Table::json() const {
 
 std::string Table::html() const {
   const std::vector<bool> numeric = numeric_columns();
-  const auto cell = [&numeric](const std::string& tag, std::size_t column, const std::string& text) {
-    const std::string name = tag.substr(0, 2), style = numeric[column] ? " class=\"n\"" : "";
-    return "<" + tag + style + ">" + report::escape(text) + "</" + name + ">";
+  const auto line = [&](const std::vector<std::string>& cells, const char* first, const char* other) {
+    std::string row = "<tr>";
+    for (std::size_t k = 0; k < cells.size(); ++k) {
+      const std::string tag = k == 0 ? first : other;
+      row +=
+          to_text('<', tag, numeric[k] ? " class=\"n\">" : ">", report::escape(cells[k]), "</", tag.substr(0, 2), '>');
+    }
+    return row + "</tr>";
   };
-  std::string out = "<table><thead><tr>";
-  for (std::size_t column = 0; column < header_.size(); ++column)
-    out += cell("th scope=\"col\"", column, header_[column]);
-  out += "</tr></thead><tbody>\n";
-  for (const std::vector<std::string>& row : rows_) {
-    out += "<tr>";
-    for (std::size_t column = 0; column < row.size(); ++column)
-      out += cell(column == 0 ? "th scope=\"row\"" : "td", column, row[column]);
-    out += "</tr>\n";
-  }
+  std::string out = "<table><thead>" + line(header_, "th scope=\"col\"", "th scope=\"col\"") + "</thead><tbody>\n";
+  for (const std::vector<std::string>& row : rows_) out += line(row, "th scope=\"row\"", "td") + '\n';
   return out + "</tbody></table>";
+}
+
+std::string report::table_html(const PageTable& table) {
+  const char* const folded = table.folded ? "<details><summary>" : "<section><h3>";
+  return to_text(folded, escape(table.title), table.folded ? "</summary>\n" : "</h3>\n", "<div class=\"scroll\">",
+      table.table.html(), "</div>\n",
+      table.note.empty() ? "" : "<div class=\"note\"><p>" + escape(table.note) + "</p>\n</div>\n",
+      table.folded ? "</details>\n" : "</section>\n");
 }
 
 }  // namespace whence

@@ -30,4 +30,16 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+namespace report {
+
+struct PageTable {
+  std::string title, note;
+  Table table;
+  bool folded = false;  // closed until the reader opens it
+};
+
+// Returns a table as HTML. It needs no script.
+[[nodiscard]] std::string table_html(const PageTable& table);
+
+}  // namespace report
 }  // namespace whence

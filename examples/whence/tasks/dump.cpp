@@ -1,13 +1,10 @@
 #include "examples/whence/tasks/dump.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/unicode.h"
-#include "tensor/error.h"
 
 namespace whence::tasks {
 namespace {
@@ -25,8 +22,7 @@ std::string text_of(const Task& task, const Row& row) {
   return answers.empty() ? text : text + " -> " + answers;
 }
 
-Json line_about(const std::string& name, const Task& task, const std::string& set, const std::vector<std::string>& sets,
-    std::uint64_t seed) {
+Json line_about(const std::string& name, const Task& task, const std::vector<std::string>& sets, std::uint64_t seed) {
   Json options{Json::Fields()};
   for (const auto& [option, value] : task.description()) {
     const auto number = parse_number<double>(value);
@@ -37,8 +33,8 @@ Json line_about(const std::string& name, const Task& task, const std::string& se
   std::vector<std::string> vocabulary, answers;
   for (index_t token = 0; token < model.vocabulary; ++token) vocabulary.push_back(task.text(token));
   for (index_t token = 0; token < model.outputs; ++token) answers.push_back(task.answer_text(token));
-  Json about{
-      {"task", name}, {"seed", seed}, {"set", set}, {"sets", sets}, {"options", options}, {"vocabulary", vocabulary}};
+  Json about{{"task", name}, {"seed", seed}, {"set", "training"}, {"sets", sets}, {"options", options},
+      {"vocabulary", vocabulary}};
   if (!answers.empty()) about.add("answers", answers);
   return about;
 }
@@ -48,50 +44,17 @@ Json line_of(const Task& task, const Row& row, std::int64_t number) {
       {"text", text_of(task, row)}};
 }
 
-std::string escaped(unsigned utf_16) {
-  char text[8];
-  std::snprintf(text, sizeof text, "\\u%04x", utf_16 & 0xFFFF);
-  return text;
-}
-// JSON escapes only controls below the blank; a terminal acts on others too.
-std::string printable(const Json& line) {
-  const std::string whole = line.line();
-  std::string text;
-  for (std::string_view rest = whole; !rest.empty();) {
-    const CodePoint code = first_code_point(rest);
-    const auto value = static_cast<unsigned>(code.value);
-    if (!acts_unseen(code))
-      text += rest.substr(0, code.bytes);
-    else if (value < 0x10000)
-      text += escaped(value);
-    else
-      text += escaped(0xD7C0 + (value >> 10)) + escaped(0xDC00 + (value & 0x3FF));
-    rest.remove_prefix(code.bytes);
-  }
-  return text;
-}
-
 }  // namespace
 
-void dump(
-    const std::string& name, const Task& task, const DumpOptions& options, std::uint64_t seed, index_t batch_size) {
-  const std::vector<TestSet> tests = task.test_sets();
+void dump(const std::string& name, const Task& task, std::int64_t count, std::uint64_t seed, index_t batch_size) {
   std::vector<std::string> sets{"training", "validation"};
-  for (const TestSet& set : tests) sets.push_back(set.name);
-  const auto set = static_cast<std::size_t>(std::ranges::find(sets, options.set) - sets.begin());
-  if (set == sets.size()) throw InputError("--dump-set: ", options.set, " given; one of ", joined(sets), " required");
-  std::cout << printable(line_about(name, task, options.set, sets, seed)) << '\n';
-  const std::int64_t there = set == 0   ? no_end
-                             : set == 1 ? task.validation_sequences()
-                                        : tests[set - 2].sequences,
-                     end = std::min(options.count, there);
+  for (const TestSet& set : task.test_sets()) sets.push_back(set.name);
+  std::cout << line_about(name, task, sets, seed).line() << '\n';
   std::int64_t written = 0;
-  for (std::int64_t step = 1; written < end; ++step) {
-    const Batch batch = set == 0   ? task.training_batch(seed, step, batch_size)
-                        : set == 1 ? task.validation_batch(seed, written, batch_size)
-                                   : task.test_batch(set - 2, seed, written, batch_size);
-    for (index_t row = 0; row < batch.sequences && written < end; ++row, ++written)
-      std::cout << printable(line_of(task, batch.row(row), written)) << '\n';
+  for (std::int64_t step = 1; written < count; ++step) {
+    const Batch batch = task.training_batch(seed, step, batch_size);
+    for (index_t row = 0; row < batch.sequences && written < count; ++row, ++written)
+      std::cout << line_of(task, batch.row(row), written).line() << '\n';
   }
 }
 

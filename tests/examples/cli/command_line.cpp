@@ -1,5 +1,5 @@
 // Options of programs: reading, refusals and their words, exit codes, interrupts.
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

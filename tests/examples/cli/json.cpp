@@ -32,7 +32,7 @@ TEST_CASE("JSON with a NUL, nested deeper than anyone writes, or with a field tw
   CHECK(message("[1]") == "a.json: no object; a JSON object required");
   CHECK(message("").starts_with("a.json: no JSON"));  // the library's versions say why differently
   CHECK(message("").ends_with("; one whole object required"));
-  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
+  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold: '1e999'");
 }
 
 TEST_CASE("what is no JSON is refused with its cause: what Python writes, half characters, other encodings") {
@@ -69,9 +69,8 @@ TEST_CASE("JSON is read strictly: what is missing or something else is refused w
   CHECK(std::isnan(page.number("no")));
   CHECK(page.truth("yes"));
   CHECK(page.texts("l") == std::vector<std::string>{"a", "b"});
-  CHECK(page.numbers("m")[0] == 1);
   CHECK(page.object("o").whole("n") == 7);
-  CHECK(page.objects("all")[0].whole("k") == 1);
+  CHECK(page.list("all")[0].whole("k") == 1);
   CHECK(page.number("big") == 18446744073709551615.0);
   const std::pair<std::function<void()>, const char*> refusals[] = {
       {[&] { (void)page.text("u"); }, "a.json: no field 'u'; a text of that name required"},
@@ -82,9 +81,8 @@ TEST_CASE("JSON is read strictly: what is missing or something else is refused w
       {[&] { (void)page.number("t"); }, "a.json: field 't' is a text; a number required"},
       {[&] { (void)page.truth("no"); }, "a.json: field 'no' is null; true or false required"},
       {[&] { (void)page.texts("m"); }, "a.json: field 'm' is a list; a list of texts required"},
-      {[&] { (void)page.objects("l"); }, "a.json: field 'l' is a list; a list of objects required"},
       {[&] { (void)page.object("o").text("n"); }, "a.json: o: field 'n' is a whole number; a text required"},
-      {[&] { (void)page.objects("all")[1].whole("k"); },
+      {[&] { (void)page.list("all")[1].whole("k"); },
           "a.json: all 1: no field 'k'; a whole number of that name required"}};
   for (const auto& [reads, message] : refusals) CHECK(error_text<FileError>(reads) == message);
 }
@@ -123,7 +121,5 @@ TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, 
   CHECK(Json(std::string("\u00e9\u009b\u202e")).line() == R"("\u00e9\u009b\u202e")");
   CHECK(ours.line() == printed(-1));
   CHECK(ours.line(Json::Utf8::escaped) == library.dump(-1, ' ', true, Handler::replace));
-  for (const int blanks : {1, 2}) CHECK(ours.page(static_cast<std::size_t>(blanks)) == printed(blanks));
-  CHECK_THROWS_WITH_AS(
-      (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
+  for (const int blanks : {1, 2}) CHECK(ours.page(blanks) == printed(blanks));
 }

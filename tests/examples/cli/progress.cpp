@@ -54,7 +54,6 @@ TEST_CASE("progress: plain lines at most every ten seconds, and the last state")
   job.at(9.9, 20);
   CHECK(job.out.str().empty());
   job.at(10, 25);
-  CHECK(job.progress.left() == "0:30");
   CHECK(job.out.str() == "train 25/100 25 %  loss 0.5  left 0:30  300 tokens/s  elapsed 0:10\n");
   job.at(15, 50);
   job.at(25, 100, 0.0123456);
@@ -181,20 +180,6 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
   CHECK(display_width("\xFF\xC3") == 2);
   CHECK(cut_to_width("日本", 3) == "日");
   CHECK(cut_to_width("abc", 0).empty());
-}
-
-TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
-  const Scratch folder("progress");
-  const fs::path log = folder.folder / "log.jsonl";
-  {
-    JsonLog fresh(log, JsonLog::Mode::fresh);
-    fresh.append({{"step", std::int64_t{1}}, {"loss", 0.25}});
-    fresh.append({{"step", std::int64_t{2}}, {"validation", std::numeric_limits<double>::quiet_NaN()},
-        {"note", std::string("a, \"b\"")}, {"good", true}});
-  }
-  CHECK(jsonl_as_csv(log) == "step,loss,validation,note,good\n1,0.25,,,\n2,,,\"a, \"\"b\"\"\",true\n");
-  put(log, "");
-  CHECK(jsonl_as_csv(log) == "\n");
 }
 
 TEST_CASE("JSONL log: append, and cut back to the step resumed from") {

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <array>
 
-#include "examples/whence/cli/unicode.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"

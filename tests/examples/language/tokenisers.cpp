@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <algorithm>
 
-#include "examples/whence/cli/unicode.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/random.h"

@@ -7,7 +7,6 @@
 
 #include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
-#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/graph.h"
@@ -15,9 +14,10 @@
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
-#include "examples/whence/report/deflate.h"
+#include "examples/whence/report/encode.h"
 #include "nn/io/safetensors.h"
 #include "tests/examples/look/subjects.h"
+#include "tests/support/json.h"
 
 using namespace whence;
 using namespace whence::look;
@@ -205,13 +205,13 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   const std::string page = page_of(inspection);
   CHECK(page.find("</script><b>") == std::string::npos);
   PageNumbers numbers;
-  const Json data = Json::read(json_of(inspection, numbers).line(), "data");
-  CHECK(data.list("tokens").size() == 7);
-  const Json::List& quantities = data.objects("quantities");
+  const nlohmann::json data = test::json_of(look::json_of(inspection, numbers).line());
+  CHECK(data.at("tokens").size() == 7);
+  const nlohmann::json& quantities = data.at("quantities");
   REQUIRE(quantities.size() == 14);
-  for (const Json& quantity : quantities) CHECK(quantity.list("layers").size() == 2);
-  CHECK(quantities[1].text("name") == "gates");  // those of the scheme come first
-  CHECK(quantities[2].objects("marks").at(0).number("value") == 3);
+  for (const nlohmann::json& quantity : quantities) CHECK(quantity.at("layers").size() == 2);
+  CHECK(quantities[1].at("name").get<std::string>() == "gates");  // those of the scheme come first
+  CHECK(quantities[2].at("marks").at(0).at("value").get<double>() == 3);
 }
 
 TEST_CASE("look: the graph shows what backward never reaches, and no two of its boxes overlap") {

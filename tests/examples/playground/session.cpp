@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "examples/whence/cli/json.h"
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence;
@@ -18,18 +18,19 @@ using namespace whence::test;
 
 namespace {
 
-Json asked(playground::Session& session, const std::string& question) {
-  return Json::read(session.answer(question), question);
+nlohmann::json asked(playground::Session& session, const std::string& question) {
+  return json_of(session.answer(question));
 }
 
 // Returns the numbers of the last look's quantity in layer 0, or of its gradient.
 std::vector<double> numbers_of(
-    const playground::Session& session, const Json& look, const std::string& name, const char* field) {
-  for (const Json& quantity : look.object("page").objects("quantities")) {
-    if (quantity.text("name") != name) continue;
-    const Json& place = quantity.objects("layers")[0].object(field);
+    const playground::Session& session, const nlohmann::json& look, const std::string& name, const char* field) {
+  for (const nlohmann::json& quantity : look.at("page").at("quantities")) {
+    if (quantity.at("name").get<std::string>() != name) continue;
+    const nlohmann::json& place = quantity.at("layers")[0].at(field);
     std::vector<double> numbers;
-    for (std::int64_t at = place.whole("at"), end = at + place.whole("bytes"); at < end; at += 4) {
+    for (std::int64_t at = place.at("at").get<std::int64_t>(), end = at + place.at("bytes").get<std::int64_t>();
+         at < end; at += 4) {
       float number;
       std::memcpy(&number, session.numbers().data() + at, sizeof number);
       numbers.push_back(static_cast<double>(number));
@@ -53,34 +54,38 @@ TEST_CASE("playground: a session's losses are those of `train`, to the bit") {
   (void)asked(session, R"({"ask": "begin", "model": 0, "scheme": "cope", "length": 32, "steps": 20})");
   std::vector<double> losses;
   for (int slice = 0; slice < 4; ++slice)
-    for (const double loss : asked(session, R"({"ask": "train", "model": 0, "steps": 5})").numbers("losses"))
+    for (const double loss :
+        asked(session, R"({"ask": "train", "model": 0, "steps": 5})").at("losses").get<std::vector<double>>())
       losses.push_back(loss);
   std::vector<double> of_train;
   for (const std::string& line : lines_of(text_of((scratch.folder / "metrics.jsonl").string())))
-    of_train.push_back(Json::read(line, "metrics.jsonl").number("loss"));
+    of_train.push_back(json_of(line).at("loss").get<double>());
   CHECK(losses.size() == 20);
   CHECK(losses == of_train);
-  CHECK(asked(session, R"({"ask": "train", "model": 0, "steps": 5})").numbers("losses").empty());  // the run is over
+  CHECK(asked(session, R"({"ask": "train", "model": 0, "steps": 5})")
+            .at("losses")
+            .get<std::vector<double>>()
+            .empty());  // the run is over
 }
 
 TEST_CASE("playground: a look with edits has their numbers, their loss, and no gradient past what was set") {
   playground::Session session;
   (void)asked(session, R"q({"ask": "begin", "model": 2, "scheme": "cope(p_max=4)", "length": 16, "heads": 2})q");
   (void)asked(session, R"({"ask": "train", "model": 2, "steps": 40})");
-  const Json before = asked(session, R"({"ask": "look", "model": 2, "sample": 0})");
-  CHECK(before.number("loss") == before.number("loss_without_edits"));
-  CHECK(asked(session, R"({"ask": "explain", "model": 2, "what": "gates layer=0 head=1 i=9 j=3"})").has("text"));
-  CHECK(asked(session, R"({"ask": "inspect", "model": 2})").object("page").has("links"));
-  const Json outcome =
+  const nlohmann::json before = asked(session, R"({"ask": "look", "model": 2, "sample": 0})");
+  CHECK(before.at("loss").get<double>() == before.at("loss_without_edits").get<double>());
+  CHECK(asked(session, R"({"ask": "explain", "model": 2, "what": "gates layer=0 head=1 i=9 j=3"})").contains("text"));
+  CHECK(asked(session, R"({"ask": "inspect", "model": 2})").at("page").contains("links"));
+  const nlohmann::json outcome =
       asked(session, R"({"ask": "edit", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
-  const Json after = asked(session,
+  const nlohmann::json after = asked(session,
       R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25", "blocks.1.attention.position.table 0=2 *= 3"]})");
-  CHECK(after.number("loss_without_edits") == before.number("loss"));
-  CHECK(after.number("loss") != before.number("loss"));
+  CHECK(after.at("loss_without_edits").get<double>() == before.at("loss").get<double>());
+  CHECK(after.at("loss").get<double>() != before.at("loss").get<double>());
   double sum = 0, asked_after = 0;  // the page's answers are those of the edited pass
-  for (const Json& answer : after.object("page").list("predictions"))
-    if (answer.is_object()) sum += answer.number("loss"), ++asked_after;
-  CHECK(std::abs(sum / asked_after - after.number("loss")) < 1e-5);
+  for (const nlohmann::json& answer : after.at("page").at("predictions"))
+    if (answer.is_object()) sum += answer.at("loss").get<double>(), ++asked_after;
+  CHECK(std::abs(sum / asked_after - after.at("loss").get<double>()) < 1e-5);
   const std::size_t tokens = 15, row = (1 * tokens + 9) * tokens;  // head 1, query 9
   const std::vector<double> positions = numbers_of(session, after, "positions", "value"),
                             gates = numbers_of(session, after, "gates", "gradient");
@@ -88,13 +93,14 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
     CHECK(positions[row + key] == 0.25);
     CHECK(gates[row + key] == 0);
   }
-  const Json alone = asked(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
-  const double real = outcome.objects("edits")[0].number("real");
-  CHECK(std::abs(alone.number("loss") - before.number("loss") - real) < 1e-6);
+  const nlohmann::json alone =
+      asked(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
+  const double real = outcome.at("edits")[0].at("real").get<double>();
+  CHECK(std::abs(alone.at("loss").get<double>() - before.at("loss").get<double>() - real) < 1e-6);
   (void)asked(session,  // two of one parameter
       R"({"ask": "look", "model": 2, "edits": ["blocks.1.attention.position.table 0=1 = 9", "blocks.1.attention.position.table 0=2 = 9"]})");
-  const Json weights = asked(session, R"({"ask": "look", "model": 2})");  // an edit of a parameter is over
-  CHECK(weights.number("loss") == before.number("loss"));
+  const nlohmann::json weights = asked(session, R"({"ask": "look", "model": 2})");  // an edit of a parameter is over
+  CHECK(weights.at("loss").get<double>() == before.at("loss").get<double>());
 }
 
 TEST_CASE("playground: a turn is the pass of the last look, under its edits, with one number more changed") {
@@ -106,18 +112,19 @@ TEST_CASE("playground: a turn is the pass of the last look, under its edits, wit
   for (const std::string edits : {"", R"("blocks.0.attention.position.table *= 9")",
            R"("blocks.0.attention.position.table *= 9", "scores layer=1 head=0 *= 2")"}) {
     CAPTURE(edits);
-    const double before = asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + "]}").number("loss");
-    const Json turn = asked(session, R"({"ask": "turn", "model": 0, )" + place + "}");
-    const Json look = asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + (edits.empty() ? "" : ", ") +
-                                         R"("gates layer=0 head=1 i=9 j=3 = 0.25"]})");
-    CHECK(turn.number("loss") == doctest::Approx(look.number("loss")).epsilon(1e-6));
-    CHECK(turn.number("real") == doctest::Approx(look.number("loss") - before).epsilon(1e-3));
-    for (const Json& row : turn.objects("rows"))
-      if (row.text("probe") == "gates") CHECK(row.numbers("value")[3] == 0.25);
+    const double before =
+        asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + "]}").at("loss").get<double>();
+    const nlohmann::json turn = asked(session, R"({"ask": "turn", "model": 0, )" + place + "}");
+    const nlohmann::json look =
+        asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + (edits.empty() ? "" : ", ") +
+                           R"("gates layer=0 head=1 i=9 j=3 = 0.25"]})");
+    CHECK(turn.at("loss").get<double>() == doctest::Approx(look.at("loss").get<double>()).epsilon(1e-6));
+    CHECK(turn.at("real").get<double>() == doctest::Approx(look.at("loss").get<double>() - before).epsilon(1e-3));
+    for (const nlohmann::json& row : turn.at("rows"))
+      if (row.at("probe").get<std::string>() == "gates") CHECK(row.at("value").get<std::vector<double>>()[3] == 0.25);
   }
   for (const std::string broken : {R"("head": 2)", R"("layer": 2)", R"("i": 15)"})
-    CHECK(Json::read(session.answer(R"({"ask": "turn", "model": 0, )" + broken + ", " + place + "}"), "answer")
-              .has("error"));
+    CHECK(json_of(session.answer(R"({"ask": "turn", "model": 0, )" + broken + ", " + place + "}")).contains("error"));
 }
 
 TEST_CASE("playground: a run that is opened is what `train` left, and its page has all that it reads") {
@@ -131,20 +138,24 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   (void)asked(session, R"({"ask": "begin", "model": 1, "length": 16, "dim": 16, "steps": 5})");
   (void)asked(session, R"({"ask": "train", "model": 1, "steps": 5})");
   const look::SubjectOptions options{.run = run};
-  const Json opened = asked(session, playground::question_that_opens(options).line());
-  CHECK(opened.text("label") == "the end of training");
+  const nlohmann::json opened = asked(session, playground::question_that_opens(options).line());
+  CHECK(opened.at("label").get<std::string>() == "the end of training");
   for (const char* question : {R"({"ask": "look", "model": MODEL, "sample": 3})",
            R"({"ask": "look", "model": MODEL, "edits": ["gates layer=0 head=1 = 0"]})"}) {
     const auto loss_of = [&](const char* model) {
       return asked(session, std::string(question).replace(std::string(question).find("MODEL"), 5, model))
-          .number("loss");
+          .at("loss")
+          .get<double>();
     };
     CHECK(loss_of("0") == loss_of("1"));
   }
-  const auto percent_of = [&](const char* question) { return asked(session, question).numbers("percent"); };
+  const auto percent_of = [&](const char* question) {
+    return asked(session, question).at("percent").get<std::vector<double>>();
+  };
   CHECK(percent_of(R"({"ask": "errors", "model": 0, "sequences": 40})") ==
         percent_of(R"({"ask": "errors", "model": 1, "sequences": 40})"));
-  CHECK(has(asked(session, R"({"ask": "train", "model": 0, "steps": 1})").text("error"), "stays as it was trained"));
+  CHECK(has(asked(session, R"({"ask": "train", "model": 0, "steps": 1})").at("error").get<std::string>(),
+      "stays as it was trained"));
   // In another folder, from the files alone.
   const auto files = look::files_of(options);
   std::filesystem::remove_all(run);
@@ -154,14 +165,18 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   }
   CHECK(files.size() == 2);
   (void)asked(session, playground::question_that_opens(options).line());
-  CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") ==
-        asked(session, R"({"ask": "look", "model": 1})").number("loss"));
+  CHECK(asked(session, R"({"ask": "look", "model": 0})").at("loss").get<double>() ==
+        asked(session, R"({"ask": "look", "model": 1})").at("loss").get<double>());
   (void)asked(session, playground::question_that_opens({.run = "dape(kerple)"}).line());
-  CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
-  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").empty());
-  CHECK_FALSE(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 700})").has("error"));
-  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").text("error"), "a page of 700 tokens"));
-  CHECK(has(asked(session, playground::question_that_opens({.run = "none/here"}).line()).text("error"), "no folder"));
+  CHECK(asked(session, R"({"ask": "look", "model": 0})").at("loss").get<double>() > 0);
+  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})")
+            .at("percent")
+            .get<std::vector<double>>()
+            .empty());
+  CHECK_FALSE(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 700})").contains("error"));
+  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").at("error").get<std::string>(), "a page of 700 tokens"));
+  CHECK(has(asked(session, playground::question_that_opens({.run = "none/here"}).line()).at("error").get<std::string>(),
+      "no folder"));
 }
 
 TEST_CASE("playground: a model or a page that is too large is refused before it takes memory") {
@@ -171,28 +186,37 @@ TEST_CASE("playground: a model or a page that is too large is refused before it 
   memory.reset_peak();
   for (const char* question : {R"q({"ask": "begin", "model": 0, "scheme": "absolute(rows=20000000)"})q",
            R"q({"ask": "open", "model": 0, "run": "absolute(rows=20000000)"})q"})
-    CHECK_MESSAGE(has(asked(session, question).text("error"), "parameters; 4000000 at most required"), question);
-  CHECK(has(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 2000000000})").text("error"),
+    CHECK_MESSAGE(
+        has(asked(session, question).at("error").get<std::string>(), "parameters; 4000000 at most required"), question);
+  CHECK(has(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 2000000000})")
+                .at("error")
+                .get<std::string>(),
       "0 to 1048576 required"));
   (void)asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 20000})");
-  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").text("error"), "a page of 20000 tokens would hold"));
+  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").at("error").get<std::string>(),
+      "a page of 20000 tokens would hold"));
   CHECK(memory.statistics().peak - before < std::size_t{64} << 20);
 }
 
 TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
   playground::Session session;
-  const auto refusal = [&](const std::string& question) { return asked(session, question).text("error"); };
+  const auto refusal = [&](const std::string& question) {
+    return asked(session, question).at("error").get<std::string>();
+  };
   CHECK(has(refusal("{"), "question"));
   CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "no model 0 yet"));
   CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=-1)"})q"), "p_max is '-1'"));
   CHECK(refusal(R"({"ask": "begin", "model": 0, "scheme": ")" + std::string(1 << 20, 'a') + R"("})").size() < 1000);
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 100000})"), "4 to 128 required"));
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 31})"), "even number"));
-  CHECK(asked(session, R"({"ask": "begin", "model": 0, "length": 8})").whole("parameters") > 0);
+  CHECK(asked(session, R"({"ask": "begin", "model": 0, "length": 8})").at("parameters").get<std::int64_t>() > 0);
   CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "'fly' asked"));
   CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates"})"), "\"look\" first"));
   CHECK(has(refusal(R"({"ask": "look", "model": 0, "edits": ["gates = x"]})"), "NUMBER required"));
-  CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
-  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").size() == 3);
-  CHECK(asked(session, R"({"ask": "schemes"})").objects("schemes").size() >= 38);
+  CHECK(asked(session, R"({"ask": "look", "model": 0})").at("loss").get<double>() > 0);
+  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})")
+            .at("percent")
+            .get<std::vector<double>>()
+            .size() == 3);
+  CHECK(asked(session, R"({"ask": "schemes"})").at("schemes").size() >= 38);
 }

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "autograd/ops.h"
-#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "nn/io/safetensors.h"
@@ -296,18 +295,18 @@ TEST_CASE(
   REQUIRE(lines.size() == 22);
   std::vector<std::string> names;
   for (const std::string& line : lines)
-    if (const Json each = Json::read(line, "line"); each.has("name")) names.push_back(each.text("name"));
+    if (const nlohmann::json each = json_of(line); each.contains("name")) names.push_back(each.at("name"));
   const auto place_of = [&](const char* name) { return std::ranges::find(names, name) - names.begin(); };
   for (const auto& pair : {std::pair{"scores", "gates"}, {"gates", "positions"}, {"positions", "logits"},
            {"logits", "pattern"}, {"pattern", "output"}, {"output", "gradient.pattern"},
            {"gradient.pattern", "gradient.logits"}, {"gradient.positions", "gradient.gates"},
            {"gradient.gates", "gradient.scores"}, {"gradient.scores", "gradient.q"}})
     CHECK_MESSAGE(place_of(pair.first) < place_of(pair.second), pair.first, " before ", pair.second);
-  const Json of_z = Json::read(lines[static_cast<std::size_t>(place_of("z"))], "z");
-  CHECK(std::fabs(of_z.number("largest") - 1) < 1e-15);
-  CHECK(of_z.object("first").numbers("at") == std::vector<double>{0, 1, 2, 3});
-  CHECK(of_z.object("largest at").numbers("at") == std::vector<double>{0, 1, 4, 0});
-  CHECK(Json::read(lines.back(), "last").text("first") == "z");
+  const nlohmann::json of_z = json_of(lines[static_cast<std::size_t>(place_of("z"))]);
+  CHECK(std::fabs(of_z.at("largest").get<double>() - 1) < 1e-15);
+  CHECK(of_z.at("first").at("at").get<std::vector<double>>() == std::vector<double>{0, 1, 2, 3});
+  CHECK(of_z.at("largest at").at("at").get<std::vector<double>>() == std::vector<double>{0, 1, 4, 0});
+  CHECK(json_of(lines.back()).at("first") == "z");
 
   // The other way round the order is still that of the pass; NaN and another shape are differences, what is missing is named.
   theirs["more"] = normal({2}, "more");

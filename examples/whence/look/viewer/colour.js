@@ -3,7 +3,7 @@ import { clamped, counted, make, once } from "./elements.js";
 import { data, two_sided } from "./data.js";
 
 // ---- Colours
-// Returns the 256 colours of a scale, from report/colours.cpp, each with black or white for text on it.
+// Returns the 256 colours of a scale, from report/encode.cpp, each with black or white for text on it.
 export function palette(scale) {
   const name = two_sided(scale) ? theme.dark ? "night" : "day" : "sequential";
   return once(`palette ${name}`, () => data.palettes[name].match(/.{6}/g).map((digits) => {
