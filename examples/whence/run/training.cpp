@@ -31,8 +31,8 @@
 namespace whence {
 namespace {
 
-// The files of one run: checkpoints, logs, the weights at the end, in f32. None if the
-// options name no folder, or on ranks other than 0.
+// The files of one run: checkpoints, logs, the weights at the end, in f32. None if the options name no folder, or on
+// ranks other than 0.
 class RunFolder {
  public:
   using Facts = std::map<std::string, std::string>;

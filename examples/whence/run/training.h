@@ -48,8 +48,8 @@ void declare(Fields& options, TrainingOptions& training);
 // Returns the options that change the weights, as names and texts. A resumed run must share them.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training);
 
-// Checks the options after parsing. InputError when options do not go together. A
-// default warm-up that is longer than the run is shortened, and a note says so; a typed one is refused.
+// Checks the options after parsing. InputError when options do not go together. A default warm-up that is longer than the
+// run is shortened, and a note says so; a typed one is refused.
 void settle(const Fields& line, TrainingOptions& training);
 
 struct LossPoint {

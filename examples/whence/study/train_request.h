@@ -61,8 +61,7 @@ class TrainRequest {
 };
 
 // Reads the words after "train": a study's name, a file or a folder, and options. Without a name the study is that of
-// the resumed run. FileError for a damaged record, which may be the only reason why
-// options are refused.
+// the resumed run. FileError for a damaged record, which may be the only reason why options are refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
 
 }  // namespace whence
