@@ -67,8 +67,10 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   for (const Kind& kind : kinds) known.push_back(kind.name);
   if (names.size() != 1) throw InputError(names.size(), " benches given; one of ", joined(known), " required");
-  if (names[0] == "errors")
-    throw InputError("errors: given; whence conformance compares executors, and a test holds tiles in f32 to f64");
+  for (const auto& [gone, advice] :
+      {std::pair{"errors", "whence conformance compares executors, and a test holds tiles in f32 to f64"},
+          {"ranks", "whence train under mpirun says its tokens/s"}})
+    if (names[0] == gone) throw InputError(gone, ": given; ", advice);
   const auto kind = std::ranges::find(kinds, names[0], &Kind::name);
   if (kind == kinds.end()) refuse_name("WHAT", names[0], known);
   for (const Kind& each : kinds)
