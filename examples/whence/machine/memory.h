@@ -70,7 +70,7 @@ struct PlannedPass {
 // Returns the most bytes that `pass` adds at a time, by running it on the planned device of `like`. Its modules are
 // planned too, and its operands must be.
 [[nodiscard]] std::size_t planned_peak(const std::function<void()>& pass, Device like = Device::cpu());
-// Returns "memory: 3 GiB at the peak of WHAT; 5 GiB are free" (0: unknown). OutOfMemory with the remedy when that is less.
+// Returns "memory: 3 GiB at the peak of WHAT; 5 GiB are free" (0: unknown). OutOfMemory with the remedy if that is less.
 [[nodiscard]] std::string require_shown_memory(
     const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy);
 

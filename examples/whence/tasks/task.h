@@ -177,8 +177,7 @@ const TaskInfo& find_task(const std::string& name);  // InputError with the near
 // Makes a task with options as on a command line: make_task("selective_copy", {"--tokens", "8"}).
 [[nodiscard]] std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options = {});
 
-// Returns the most probable token of each row of logits [... v]. The first of equals; -1, never right, if a logit is
-// nan.
+// Returns the most probable token of each row of logits [... v]; the first of equals; -1, never right, for a nan.
 [[nodiscard]] Tokens most_probable(const Tensor& logits);
 
 }  // namespace whence::tasks

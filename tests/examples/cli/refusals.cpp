@@ -61,6 +61,7 @@ const std::vector<Refusal> rows{
     {"bench atention", 2,
         "WHAT: 'atention' given; one of attention, step, ops, decode required; did you mean 'attention'?\n"},
     {"bench", 2, "0 benches given; one of attention, step, ops, decode required\n"},
+    {"bench decode --prompt 8", 2, "--prompt: given; no option of whence bench; --lengths says "},
     {"bench errors", 2, "errors: given; whence conformance compares executors, "},
     {"bench ops --lengths 8", 2, "--lengths: 8 given; it has no effect beside bench ops; leave it out\n"},
     {"schemes coep", 2, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},

@@ -1,5 +1,4 @@
-// Training on tasks: parts of a step against one large batch, validation,
-// early stop, the fingerprint of the data, run.json.
+// Training on tasks: parts of a step against one large batch, validation, the fingerprint of the data, run.json.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
