@@ -1,5 +1,5 @@
 // The transformer: token embedding, blocks of attention and MLP, logits. Its options select the variant;
-// examples/whence/machine/named_models.h has the options of the papers.
+// examples/whence/machine/models.h has the options of the papers.
 #pragma once
 
 #include <memory>

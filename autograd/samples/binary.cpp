@@ -25,7 +25,7 @@ Checked both(
         refusal(name + ": a is f32, b is f64; equal dtypes required; convert with cast", f, draw::zeros(2),
             Tensor::zeros({2}, DType::f64))};
   };
-  return {{name, samples, refusals}};
+  return {{name, samples, refusals}, Accepts::any_call};
 }
 
 const Checked checked[] = {both("add", add), both("subtract", subtract), both("multiply", multiply),

@@ -83,8 +83,9 @@ std::vector<BadInput> bad_add_norms() {
       draw::zeros(3), Tensor(), 0)};
 }
 
-const Checked checked[] = {{{"layer_norm", samples_of_layer_norm, bad_layer_norms}},
-    {{"rms_norm", samples_of_rms_norm, bad_rms_norms}}, {{"add_norm", samples_of_add_norm, bad_add_norms}}};
+const Checked checked[] = {{{"layer_norm", samples_of_layer_norm, bad_layer_norms}, Accepts::any_shapes},
+    {{"rms_norm", samples_of_rms_norm, bad_rms_norms}, Accepts::any_shapes},
+    {{"add_norm", samples_of_add_norm, bad_add_norms}}};
 
 }  // namespace
 }  // namespace whence

@@ -41,7 +41,8 @@ Tensor mask(const Shape& shape, double share_of_true) {
 
 }  // namespace draw
 
-Checked::Checked(CheckedOp op) {
+Checked::Checked(CheckedOp op, Accepts accepts) {
+  op.accepts = accepts;
   op.samples = [name = op.name, samples = std::move(op.samples)] {
     draw::source = {name, 0};
     return samples();

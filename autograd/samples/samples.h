@@ -74,6 +74,10 @@ template <class... Arguments, class F> std::function<Samples()> drawn(F* f, std:
   };
 }
 
+// Inputs that `import whence` may give an op: in the form of a named sample; of any shapes, which the op's own forward
+// checks; these without a sample's name too, because all samples are of one function.
+enum class Accepts : unsigned char { a_sample, any_shapes, any_call };
+
 struct CheckedOp {
   std::string name;
   std::function<Samples()> samples;
@@ -82,6 +86,7 @@ struct CheckedOp {
   SampleCall reference = {};
   bool once = false;          // differentiable once
   bool on_cpu_alone = false;  // no other device has a kernel for it
+  Accepts accepts = Accepts::a_sample;
 };
 
 inline std::vector<CheckedOp>& checked_ops() {
@@ -91,7 +96,7 @@ inline std::vector<CheckedOp>& checked_ops() {
 
 // Registers an op with all of these.
 struct Checked {
-  Checked(CheckedOp op);
+  Checked(CheckedOp op, Accepts accepts = Accepts::a_sample);
 };
 
 }  // namespace whence

@@ -35,26 +35,33 @@ Tensor of_transposed(const Tensor& x, Site site) { return contiguous(transpose(x
 
 const Checked checked[] = {
     {{"reshape",
-        drawn<Shape>(reshape, {{"merge", {2, 3, 4}, {{6, 4}}}, {"split, one extent worked out", {12}, {{3, -1, 2}}},
-                                  {"to 0-d", {1, 1}, Shape{}}, {"empty", {3, 0}, {{0, 7}}}}),
-        view_refusals}},
+         drawn<Shape>(reshape, {{"merge", {2, 3, 4}, {{6, 4}}}, {"split, one extent worked out", {12}, {{3, -1, 2}}},
+                                   {"to 0-d", {1, 1}, Shape{}}, {"empty", {3, 0}, {{0, 7}}}}),
+         view_refusals},
+        Accepts::any_shapes},
     {{"permute",
-        drawn<AxisList>(permute, {{"cycle of three", {2, 3, 4}, AxisList{1, 2, 0}},
-                                     {"[b t h d] to [b h t d]", {2, 3, 4, 5}, AxisList{0, 2, 1, 3}},
-                                     {"negative axes", {3, 3, 3}, AxisList{-1, 0, -2}}, {"0-d", {}, AxisList{}}})}},
+         drawn<AxisList>(permute, {{"cycle of three", {2, 3, 4}, AxisList{1, 2, 0}},
+                                      {"[b t h d] to [b h t d]", {2, 3, 4, 5}, AxisList{0, 2, 1, 3}},
+                                      {"negative axes", {3, 3, 3}, AxisList{-1, 0, -2}}, {"0-d", {}, AxisList{}}})},
+        Accepts::any_shapes},
     {{"transpose",
-        drawn<int, int>(transpose, {{"last two", {2, 3, 4}, {-2, -1}}, {"outer and inner", {2, 3, 4}, {0, 2}},
-                                       {"an axis with itself", {2, 3}, {1, 1}}})}},
+         drawn<int, int>(transpose, {{"last two", {2, 3, 4}, {-2, -1}}, {"outer and inner", {2, 3, 4}, {0, 2}},
+                                        {"an axis with itself", {2, 3}, {1, 1}}})},
+        Accepts::any_shapes},
     {{"unslice", adjoints_of_slice}},
     {{"slice", drawn<int, index_t, index_t, index_t>(
                    slice, {{"middle axis", {2, 4, 3}, {1, 1, 3, 1}}, {"step 3", {2, 8}, {-1, 0, 8, 3}},
-                              {"everything", {3}, {0, 0, 3, 1}}, {"nothing", {3, 2}, {0, 2, 2, 1}}})}},
+                              {"everything", {3}, {0, 0, 3, 1}}, {"nothing", {3, 2}, {0, 2, 2, 1}}})},
+        Accepts::any_shapes},
     {{"select", drawn<int, index_t>(select,
-                    {{"first axis", {3, 4}, {0, 1}}, {"last axis", {2, 3, 4}, {-1, 2}}, {"to 0-d", {5}, {0, 4}}})}},
-    {{"unsqueeze", drawn<int>(unsqueeze, {{"in front", {2, 3}, 0}, {"at the end", {2, 3}, -1}, {"of 0-d", {}, 0}})}},
+                    {{"first axis", {3, 4}, {0, 1}}, {"last axis", {2, 3, 4}, {-1, 2}}, {"to 0-d", {5}, {0, 4}}})},
+        Accepts::any_shapes},
+    {{"unsqueeze", drawn<int>(unsqueeze, {{"in front", {2, 3}, 0}, {"at the end", {2, 3}, -1}, {"of 0-d", {}, 0}})},
+        Accepts::any_shapes},
     {{"expand", drawn<Shape>(expand, {{"inner and leading axis", {2, 1}, Shape{4, 2, 3}}, {"0-d", {}, Shape{2, 2}},
-                                         {"to nothing", {1, 3}, Shape{0, 3}}})}},
-    {{"contiguous", drawn<>(of_transposed, {{"rows", {3, 5}, {}}})}}};
+                                         {"to nothing", {1, 3}, Shape{0, 3}}})},
+        Accepts::any_shapes},
+    {{"contiguous", drawn<>(of_transposed, {{"rows", {3, 5}, {}}})}, Accepts::any_call}};
 
 }  // namespace
 }  // namespace whence

@@ -147,7 +147,7 @@ class Nccl final : public Communicator {
       const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       if (waited > limit_)
         throw Error("rank ", peer, " of ", size(), " has not answered rank ", rank(), " for ", limit_,
-            " seconds; --rank-limit allows more");
+            " seconds; WHENCE_RANK_LIMIT=SECONDS allows more");
       if (waited < 1e-3) continue;  // an exchange between cards takes microseconds
       std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 20 : 1000));
     }
@@ -168,11 +168,10 @@ std::unique_ptr<Communicator> join_nccl(const Launch& launch, Communicator& cont
   if (!nccl_can_be_loaded())
     refuse("it cannot be loaded: ", library().problem,
         "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY");
-  if (device.is_cpu())
-    refuse("this rank computes on the CPU; --device cuda on all ranks required, or --communicator mpi");
+  if (device.is_cpu()) refuse("this rank computes on the CPU; --device cuda on all ranks required");
   if (!launch.own_gpu)
     refuse("this machine has fewer GPUs than the ", launch.local_size,
-        " ranks on it, while NCCL has one for each; fewer ranks required, or --communicator mpi");
+        " ranks on it, while NCCL has one for each; fewer ranks required");
   return std::make_unique<Nccl>(control, limit);
 }
 

@@ -16,8 +16,7 @@ gpu::emulator::Settings* emulator_settings() { return nullptr; }
 bool nccl_can_be_loaded() { return false; }
 
 std::unique_ptr<Communicator> join_nccl(const Launch&, Communicator&, Device, double) {
-  throw InputError(
-      "ranks: NCCL given; a build with CUDA required; configure with -DWHENCE_CUDA=ON, or leave --communicator out");
+  throw InputError("ranks: NCCL given; a build with CUDA required; configure with -DWHENCE_CUDA=ON");
 }
 
 }  // namespace whence

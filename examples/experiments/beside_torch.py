@@ -78,7 +78,7 @@ def ops(given: argparse.Namespace) -> Iterator[Case]:
 def step(given: argparse.Namespace) -> Iterator[Case]:
     for model in given.models:
         for scheme in given.schemes:
-            ours = _whence.measured_step(model, scheme, given.batch, given.length, given.executor, given.precision, given.device)
+            ours = _whence.measured_step(model, scheme, given.batch, given.lengths, given.executor, given.precision, given.device)
             tensors = ours.given
             yield Case({"model": model, "scheme": scheme, "batch": len(tensors["tokens"]), "length": tensors["tokens"].shape[1]}, ours,
                        lambda way: by_pytorch.Step(tensors, scheme, ours.heads, way, given.device, PRECISIONS[given.precision]), ["eager", "compile"],
@@ -172,7 +172,7 @@ def parser() -> argparse.ArgumentParser:
         attention: {"schemes": (schemes, "none,alibi,kerple,cope,dape(kerple),cdape(kerple)"), "lengths": (lengths, "512,2048"), "heads": (count, 12),
                     "kv-heads": (int, 0), "head-dim": (count, 64), "batch": (count, 1), "executor": (str, "auto")},
         ops: {"scale": (float, 0.125)},
-        step: {"models": (lambda text: text.split(","), "gpt2-124m"), "schemes": (schemes, "absolute,alibi"), "batch": (int, 0), "length": (int, 0),
+        step: {"models": (lambda text: text.split(","), "gpt2-124m"), "schemes": (schemes, "absolute,alibi"), "batch": (int, 0), "lengths": (int, 0),
                "executor": (str, "auto")},
         decode: {"schemes": (schemes, "absolute,alibi"), "prompt": (count, 64), "tokens": (count, 64), "kv-heads": (int, 0)}}
     for bench, own in options.items():

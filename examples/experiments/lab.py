@@ -7,11 +7,9 @@
     examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen tasks of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
-In a notebook a grid is a DataFrame with a row for each run, and every step takes this frame:
+In a notebook a grid is a DataFrame with a row for each run, which every step takes:
 
-    import lab
-    runs = lab.grid("flip_flop", ["cope", "rope"], seeds=3, vary={"length": [64, 128]}, settings={"steps": 300})
-    runs = lab.train(runs, jobs=2)
+    runs = lab.train(lab.grid("flip_flop", ["cope", "rope"], seeds=3, vary={"length": [64, 128]}, settings={"steps": 300}), jobs=2)
     scores = lab.scores(runs)
     lab.crossed(scores), lab.differences(scores), lab.dots(scores)
 
@@ -38,7 +36,7 @@ import sys
 import textwrap
 import time
 import urllib.parse
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import outside
 import packages
@@ -57,11 +55,9 @@ COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "s
 FEW = 8  # questions; a mean of fewer is not normal
 READABLE = 4  # test sets; for more, tables and dots show the average
 OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines".split())
-OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
-GONE = {**dict.fromkeys(("slurm", "sbatch"), "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them"),
-        **dict.fromkeys(("latex", "markdown", "json", "rows", "columns"), "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown"),
-        "maps": "figures.py RUN RUN ... draws runs side by side",
-        "png": "pictures are SVG and PDF", "measure": "scores.csv has every measure; in a notebook, scores.assign(measure=...) compares another"}
+OURS = set("scheme seed preset device out threads resume quiet json beside dump describe graph help".split())
+GONE = {"--slurm": "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them",
+        "--latex": "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown", "--maps": "figures.py RUN RUN ... draws runs side by side"}
 
 
 def program() -> str:
@@ -75,25 +71,29 @@ def program() -> str:
     return str(shutil.which(found[0]))
 
 
-def described(task: str, words: list[str]) -> dict:
-    """Returns the record of such a run, and the measures of its tests. Raises Refused with the program's own error, if any."""
-    asked = subprocess.run([program(), "train", task, *words, "--describe", "--json"], capture_output=True, text=True)
+def printed(*words: str) -> list[str]:
+    """The lines that `whence WORDS` prints. Raises Refused with the program's own error, if any."""
+    asked = subprocess.run([program(), *words], capture_output=True, text=True)
     if asked.returncode:
-        raise Refused(asked.stderr.strip().splitlines()[-1] if asked.stderr.strip() else f"whence ended with {asked.returncode}")
-    return json.loads(asked.stdout.splitlines()[-1])
+        raise Refused((asked.stderr.strip().splitlines() or [f"whence ended with {asked.returncode}"])[-1])
+    return asked.stdout.splitlines()
+
+
+def described(task: str, words: list[str]) -> dict:
+    """The record of such a run, and the measures of its tests."""
+    return json.loads(printed("train", task, *words, "--describe", "--json")[-1])
 
 
 def tasks_of(names: list[str]) -> list[str]:
     """The names, where "chomsky" is replaced by the fifteen tasks of the hierarchy (Deletang et al. 2023)."""
     if "lm" in names and len(names) > 1:
         raise Refused("lm: given with tasks; lm alone required: one table cannot have perplexities and errors")
-    listed = subprocess.run([program(), "tasks"], capture_output=True, text=True).stdout.splitlines() if "chomsky" in names else []
-    hierarchy = [line.split()[0] for line in listed if "arXiv:2207.02098" in line]
+    hierarchy = [line.split()[0] for line in printed("tasks") if "arXiv:2207.02098" in line] if "chomsky" in names else []
     return list(dict.fromkeys(each for name in names for each in (hierarchy if name == "chomsky" else [name])))
 
 
 def words_of(options: dict[str, Any]) -> list[str]:
-    """{"keep-best": True, "steps": 300} as on a command line."""
+    """{"check-finite": True, "steps": 300} as on a command line."""
     return [f"--{name}" if value is True or value == "true" else f"--{name}={value}" for name, value in options.items()]
 
 
@@ -107,8 +107,8 @@ def same_tokens(base: dict, options: dict) -> dict:
     """The options with the batch for which steps x accumulate x batch x length equals that of `base`."""
     if "length" not in base:
         raise Refused("--same-tokens: a task with the option length required")
-    sizes = {name: int(options.get(name, base[name])) for name in ("steps", "accumulate", "length")}
-    tokens, rest = math.prod(base[name] for name in (*sizes, "batch")), math.prod(sizes.values())
+    sizes = ("steps", "accumulate", "length")
+    tokens, rest = base["batch"] * math.prod(base[name] for name in sizes), math.prod(int(options.get(name, base[name])) for name in sizes)
     if tokens % rest:
         raise Refused(f"--same-tokens: a batch of {tokens} / {rest} sequences would follow; a whole number required")
     return {**options, "batch": tokens // rest}
@@ -123,10 +123,8 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     if own := OURS.intersection([*vary, *settings]):
         raise Refused(f"{own.pop()}: given as an option of train; others required: "
                       "lab.py has --schemes, --seeds, --preset, --device and --out itself")
-    if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # the tokens follow the setting
-        raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
-    if equal_tokens and "batch" in vary:
-        raise Refused("--same-tokens: batch also given as an axis; one of both required: --same-tokens sets the batch")
+    if twice := vary.keys() & ({*settings, "batch"} - {"length"} if equal_tokens else {*settings}):  # the tokens follow the setting
+        raise Refused(f"{twice.pop()}: given as an axis; it is also a setting, or follows by --same-tokens; one of both required")
     if of_scheme := [axis for axis in vary if "." in axis]:
         raise Refused(f"--vary: {of_scheme[0]} given; an option of train required: --schemes 'cope(p_max=4),cope(p_max=8)' varies a scheme's")
     tasks, out = tasks_of(given), pathlib.Path(out or f"runs/lab_{pathlib.Path(given[0]).stem}")
@@ -134,16 +132,14 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
         axes = dict(zip(vary, values))
         options = {**settings, **axes}
         if equal_tokens:
-            first = {axis: choices[0] for axis, choices in vary.items()}
-            options = same_tokens(described(task, ["--preset", preset, *words_of({**first, **settings})])["run"]["options"], options)
+            first = {**{axis: choices[0] for axis, choices in vary.items()}, **settings}
+            options = same_tokens(described(task, ["--preset", preset, *words_of(first)])["run"]["options"], options)
+        folder = (out / pathlib.Path(task).stem if len(tasks) > 1 else out).joinpath(*(folder_name(f"{axis}={each}") for axis, each in axes.items()))
         for scheme in schemes or ["absolute", "rope", "cope"]:
             words = ["--preset", preset, *words_of(options), "--scheme", scheme]
             about = described(task, words)
-            folder = (out / pathlib.Path(task).stem if len(tasks) > 1 else out).joinpath(
-                *(folder_name(f"{axis}={value}") for axis, value in axes.items()))
             for seed in range(seeds):
-                own = (described(task, [*words, "--seed", str(seed)])["run"]
-                       if about["run"]["subject"] == "jsonl" else about["run"])  # its data depend on the seed
+                own = described(task, [*words, "--seed", str(seed)])["run"] if about["run"]["subject"] == "jsonl" else about["run"]  # as its data
                 rows.append({"task": task, "scheme": scheme, **axes, "seed": seed, "words": [*words, "--seed", str(seed)], "about": about,
                              "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"),
                              "wanted": {**own, "options": {**own["options"], "seed": seed}}})
@@ -156,11 +152,11 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
 
 def lines_of(path: pathlib.Path) -> list[dict]:
     """The objects of a file of JSON lines. Raises ValueError if it is truncated or damaged."""
-    text = outside.read_text(path)
-    if not text.endswith("\n"):
+    *lines, last = outside.read_text(path).split("\n")
+    if last or not lines:
         raise ValueError(f"{path.name} ends within a line, or is empty")
-    escape = lambda value: escaped(value) if isinstance(value, str) else value
-    return [{escaped(name): escape(value) for name, value in outside.parsed(line, path.name).items()} for line in text[:-1].split("\n")]
+    return [{escaped(name): escaped(value) if isinstance(value, str) else value for name, value in fields.items()}
+            for fields in (outside.parsed(line, f"{path.name}: line {number}") for number, line in enumerate(lines, 1))]
 
 
 def questions(folder: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -273,10 +269,10 @@ def parts_by(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple, pd.
         yield where if len(names) > 1 else (where,), part
 
 
-def place(frame: pd.DataFrame, *more: str) -> list[str]:
-    """The columns that identify a run, without seed or measure, then `more`, then its test."""
+def place(frame: pd.DataFrame) -> list[str]:
+    """The columns that identify a run, without seed or measure, and its test."""
     tested = [name for name in ("test_set", "test_length") if name in frame]
-    return [name for name in itertools.takewhile(lambda name: name not in ("seed", "measure", *tested), frame)] + [*more, *tested]
+    return [*itertools.takewhile(lambda name: name not in ("seed", "measure", *tested), frame), *tested]
 
 
 def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
@@ -361,7 +357,7 @@ def differences(scores: pd.DataFrame) -> pd.DataFrame:
 def curves(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each point of a learning curve: place, seed, `curve` (training, validation), `step`, `sequences` seen, `loss`."""
     rows = []
-    for run, where in zip(runs.itertuples(index=False), runs[place(runs, "seed")].to_dict("records")):
+    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
         try:
             lines, options = lines_of(pathlib.Path(run.folder) / "metrics.jsonl"), run.wanted["options"]
         except (outside.NoFile, FileNotFoundError, ValueError):  # not begun, or killed
@@ -369,7 +365,7 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
         each = options["batch"] * options["accumulate"]
         rows += [{**where, "curve": curve, "step": line["step"], "sequences": line["step"] * each, "loss": line[field]} for line in lines
                  for field, curve in (("loss", "training"), ("validation_score", "validation")) if line.get(field) is not None]
-    return pd.DataFrame(rows, columns=[*place(runs, "seed"), "curve", "step", "sequences", "loss"])
+    return pd.DataFrame(rows, columns=[*place(runs), "seed", "curve", "step", "sequences", "loss"])
 
 
 def crossed(scores: pd.DataFrame, values: str = "text") -> pd.DataFrame:
@@ -396,99 +392,87 @@ def label(where: Any, names: list[str]) -> str:
 def dots(scores: pd.DataFrame, width: float = 7) -> Figure:
     """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), cut at what a measure may be, for each scheme and
     test set. A dotted line is the best guess without a model."""
-    found = shown(scores)
+    found = shown(scores).dropna(subset=["value"])
     sets = [name for name in place(found) if name not in ("scheme", "test_length") and (found[name].nunique() > 1 or name == "test_set")]
     panels, schemes = list(parts_by(found, sets)), list(found.scheme.unique())
     figure = Figure(figsize=(width, len(panels) * (0.75 + 0.24 * len(schemes))))
-    axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-    for axis, (where, part) in zip(axes, panels):
-        most = 100 if part.measure.iloc[0].endswith("percent") else math.inf
-        for row, scheme in enumerate(schemes):
-            values = part.value[part.scheme == scheme].dropna()
-            half = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values) if len(values) > 1 else 0
-            reach = [[min(half, values.mean())], [min(half, most - values.mean())]]  # no error is below 0, or above 100 %
-            axis.plot(values, [row] * len(values), "o", color=f"C{row}", alpha=0.45, markersize=5, markeredgewidth=0)
-            axis.errorbar(values.mean(), row, xerr=reach if half else None, color=f"C{row}", capsize=3, marker="|", markersize=11)
+    for axis, (where, part) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels):
+        each = part.groupby("scheme").value.agg(["mean", "sem", "count"]).reindex(schemes)
+        half = (scipy.stats.t.ppf(0.975, each["count"] - 1) * each["sem"]).fillna(0)
+        most = 100 if part.measure.iloc[0].endswith("percent") else math.inf  # no error is below 0, or above 100 %
+        axis.errorbar(each["mean"], range(len(schemes)), xerr=[np.minimum(half, each["mean"]), np.minimum(half, most - each["mean"])], fmt="k|", capsize=3)
+        axis.scatter(part.value, part.scheme.map(schemes.index), c=part.scheme.map(lambda scheme: f"C{schemes.index(scheme)}"), s=20, alpha=0.45)
         if "best_guess" in part and part.best_guess.notna().any():
             axis.axvline(part.best_guess.iloc[0], color="grey", linestyle=":", linewidth=1)
-        axis.set_title(label(where, sets))
-        axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
+        axis.set(title=label(where, sets), xlabel=COMPARED[part.measure.iloc[0]], ylim=(len(schemes) - 0.4, -0.6))
         axis.grid(axis="x")
         axis.set_yticks(range(len(schemes)), [textwrap.shorten(scheme, 30, placeholder="...") for scheme in schemes])
-        axis.set_ylim(len(schemes) - 0.4, -0.6)
     return figure
 
 
-def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figure:
-    """A curve of means over seeds for each scheme and other difference, with a band of a standard deviation. The legend sorts the curves by their
-    last values, and shows these."""
+def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float = 7) -> Figure:
+    """A curve of means over seeds for each scheme and other difference, with a band of a standard deviation; the legend has the last values."""
     same = (x, "test_length", "test_set") if x == "test_length" else (x, "test_length")
     names = [name for name in place(found) if name == "scheme" or (name not in same and found[name].nunique() > 1)]
-    parts = {label(where, names): part.groupby(x)[y].agg(["mean", "std"]) for where, part in parts_by(found, names)}
-    figure = Figure(figsize=(width, max(3.2, 0.8 + 0.17 * len(parts))))
-    plot = figure.subplots()
-    for number, (name, curve) in sorted(enumerate(parts.items()), key=lambda each: -each[1][1]["mean"].iloc[-1]):
-        look = {"color": f"C{number}", "linestyle": ["-", "--", ":", "-."][number // 10 % 4], "marker": "o" if len(curve) < 12 else None}
-        plot.plot(curve["mean"], markersize=3, label=f"{textwrap.fill(name, 40)} {curve['mean'].iloc[-1]:.3g}", **look)
-        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=look["color"], alpha=0.13, linewidth=0)
+    plot = Figure(figsize=(width, max(3.2, 0.8 + 0.17 * found.groupby(names, dropna=False).ngroups))).subplots()
+    for where, part in parts_by(found, names):
+        curve = part.groupby(x)[y].agg(["mean", "std"])
+        line, = plot.plot(curve["mean"], marker="o" if len(curve) < 12 else None, markersize=3,
+                          label=f"{textwrap.fill(label(where, names), 40)} {curve['mean'].iloc[-1]:.3g}")
+        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=line.get_color(), alpha=0.13, linewidth=0)
     if 0 < 8 * found[x].min() <= found[x].max() and x not in ("step", "sequences"):
         plot.set_xscale("log", base=2)
-    if 0 < 4 * found[y].min() < found[y].max():
-        plot.set_yscale("log")
-    plot.set(xlabel=x.replace("_", " "), ylabel=title)
+    plot.set(xlabel=x.replace("_", " "), ylabel=title, yscale="log" if 0 < 4 * found[y].min() < found[y].max() else "linear")
     plot.grid(axis="y")
     plot.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
+    return plot.figure
 
 
-def over(scores: pd.DataFrame, axis: str, width: float = 7) -> Figure:
+def over(scores: pd.DataFrame, axis: str) -> Figure:
     """The measure over an axis of numbers, of the grid or "test_length"."""
     found = shown(scores, math.inf if axis == "test_length" else READABLE).dropna(subset=[axis, "value"])
-    return lines(found.assign(**{axis: pd.to_numeric(found[axis])}), axis, "value", COMPARED[found.measure.iloc[0]], width)
+    return lines(found.assign(**{axis: pd.to_numeric(found[axis])}), axis, "value", COMPARED[found.measure.iloc[0]])
 
 
-def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) -> Figure:
+def learning(curves: pd.DataFrame, curve: str = "training") -> Figure:
     """Learning curves over steps, or over sequences if runs differ in sequences per step."""
     found = curves[curves.curve == curve]
-    return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats", width)
+    return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats")
 
 
 def write(runs: pd.DataFrame, found: pd.DataFrame) -> list[str]:
     """Writes tidy tables as CSV, pictures as SVG and PDF, and report.html into the grid's folder, and returns their names."""
-    out, points, pictures = pathlib.Path(runs.attrs["out"]), curves(runs), {}
+    out, points = pathlib.Path(runs.attrs["out"]), curves(runs)
     whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # lengths of a text are in a curve
-    pictures["result"] = "a dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model", dots(whole)
+    pictures = {"result": ("a dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model", dots(whole))}
     for (task,), part in parts_by(found, ["task"]):
         end, its = f"_{task}" if found.task.nunique() > 1 else "", points[points.task == task]
-        for axis in ["test_length", *place(runs)[2:]]:
-            if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
-                pictures[f"over_{axis}{end}"] = f"{task} over {axis.replace('_', ' ')}; a band is a standard deviation", over(part, axis)
-        for curve in its.curve.unique():
-            pictures[f"curves_{curve}{end}"] = f"{task}: {curve} loss", learning(its, curve)
+        pictures |= {f"over_{axis}{end}": (f"{task} over {axis.replace('_', ' ')}; a band is a standard deviation", over(part, axis))
+                     for axis in ["test_length", *place(runs)[2:]] if pd.to_numeric(part[axis], errors="coerce").nunique() > 1}
+        pictures |= {f"curves_{curve}{end}": (f"{task}: {curve} loss", learning(its, curve)) for curve in its.curve.unique()}
     tables = {"scores": found.drop(columns=["same_for_seeds", "data"]), "summary": summary(found), "differences": differences(found),
               "curves": points, "runs": runs[[*place(runs), "seed", "folder", "state"]]}
     for name, frame in tables.items():
-        frame.apply(lambda column: column.map(outside.cell)).to_csv(out / f"{name}.csv", index=False)
+        frame.applymap(outside.cell).to_csv(out / f"{name}.csv", index=False)
     for name, form in itertools.product(pictures, ("svg", "pdf")):
         pictures[name][1].savefig(out / f"{name}.{form}", metadata={"Date": None} if form == "svg" else None)
-    (out / "report.html").write_text(page(runs, found, tables, pictures), encoding="utf-8")
+    (out / "report.html").write_text(page(runs, found, tables, {name: what for name, (what, _) in pictures.items()}), encoding="utf-8")
     return [*(f"{name}.csv" for name in tables), *(f"{name}.{form}" for name in pictures for form in ("svg", "pdf")), "report.html"]
 
 
-def page(runs: pd.DataFrame, found: pd.DataFrame, tables: dict[str, pd.DataFrame], pictures: dict[str, tuple]) -> str:
-    """The result first, then pictures; numbers, tests, runs and commands are folded."""
+def page(runs: pd.DataFrame, found: pd.DataFrame, tables: dict[str, pd.DataFrame], pictures: dict[str, str]) -> str:
+    """The result first, then pictures; numbers, tests and commands are folded."""
     table, means = crossed(found).fillna("-"), crossed(found, "mean")
     best = means.eq(means.min(axis=1), axis=0) if "scheme" in means.columns.names else means.eq(means.min())
     result = table.where(~best, "[b]" + table + "[/b]").to_html(border=0).replace("[b]", "<b>").replace("[/b]", "</b>")
-    commands = runs.assign(train=[shlex.join(["whence", "train", run.task, *run.words]) for run in runs.itertuples()],
-                           look=[shlex.join(["whence", "look", run.folder]) for run in runs.itertuples()])[["folder", "state", "train", "look"]]
-    measures = ", ".join(dict.fromkeys(COMPARED[each] for each in tables["summary"].measure))
-    body = "".join(f"<figure><figcaption>{html.escape(what)}</figcaption><img src='{name}.svg' alt='{html.escape(name)}'></figure>"
-                   for name, (what, _) in pictures.items())
-    for title, frame in (("Numbers", tables["summary"]), ("Differences: p_seeds is Welch's test, p_questions one on the same questions",
-                          tables["differences"]), ("Runs", commands)):
-        body += f"<details><summary>{title}</summary>{frame.to_html(index=False, na_rep='', border=0, float_format='{:.4g}'.format)}</details>"
-    title = html.escape(", ".join(runs.task.unique()))
+    commands = pd.DataFrame([{"state": run.state, "train": shlex.join(["whence", "train", run.task, *run.words]),
+                              "look": shlex.join(["whence", "look", run.folder])} for run in runs.itertuples()])
+    folded = {"Numbers": tables["summary"], "Runs": commands,
+              "Differences: p_seeds is Welch's test, p_questions one on the same questions": tables["differences"]}
+    body = "".join(f"<figure><figcaption>{html.escape(what)}</figcaption><img src='{name}.svg'></figure>" for name, what in pictures.items())
+    body += "".join(f"<details><summary>{title}</summary>{frame.to_html(index=False, na_rep='', border=0, float_format='{:.4g}'.format)}</details>"
+                    for title, frame in folded.items())
+    title, measures = html.escape(", ".join(runs.task.unique())), ", ".join(dict.fromkeys(COMPARED[each] for each in tables["summary"].measure))
     return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}</title>
 <style>body {{ font: 15px system-ui; margin: 2em auto; max-width: 70em }} td, th {{ text-align: right; padding: 2px 9px }}
 img {{ max-width: 100% }}</style>
@@ -502,7 +486,7 @@ def parts(text: str) -> list[str]:
 
 
 def settings_of(text: str) -> dict[str, Any]:
-    """ "steps=300 keep-best name='two words'" as a dict."""
+    """ "steps=300 check-finite name='two words'" as a dict."""
     return {name: value or True for name, _, value in (word.partition("=") for word in shlex.split(text))}
 
 
@@ -524,10 +508,9 @@ def main(words: list[str] | None = None) -> int:
     add("--quiet", action="store_true", help="no progress")
     add("--plan", action="store_true", help="print a line of `whence train` for each unfinished run: for GNU parallel, a shell, any scheduler")
     add("--collect", action="store_true", help="tables and page of finished runs, without training")
-    for word in sys.argv[1:] if words is None else words:
-        if word.startswith("--") and (name := word[2:].partition("=")[0]) in GONE:
-            raise Refused(f"--{name}: given, which is no option any more; {GONE[name]}")
-    options = parser.parse_args(words)
+    options, others = parser.parse_known_args(words)
+    if others:
+        raise Refused(f"{others[0]}: given, which is no option; {GONE.get(others[0].partition('=')[0], '--help lists them')}")
     if options.seeds < 1 or options.jobs < 0 or not parts(options.schemes) or options.plan and options.collect:
         raise Refused(f"--seeds {options.seeds}, --jobs {options.jobs}, --schemes {options.schemes} given; 1, 0 or more, schemes separated by "
                       "commas, and one of --plan and --collect required")
@@ -537,18 +520,17 @@ def main(words: list[str] | None = None) -> int:
     runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=settings_of(" ".join(options.set)),
                 preset=options.preset, equal_tokens=options.same_tokens, out=options.out)
     if options.plan:
-        print("".join(f"{line}\n" for line in plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0)), end="")
+        print(*(f"{line}\n" for line in plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0)), sep="", end="")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
             else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
-    for run in runs[runs.state != "done"].itertuples():
-        print(f"{run.folder}: {run.state}", file=sys.stderr)
+    print(*(f"{run.folder}: {run.state}\n" for run in runs[runs.state != "done"].itertuples()), sep="", end="", file=sys.stderr)
     found, failed = scores(runs), runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()
-    if found.empty and not len(failed):
-        raise Refused(f"{runs.attrs['out']}: no run is done there")
     if found.empty:
-        return int(failed.iloc[0])
+        if len(failed):
+            return int(failed.iloc[0])
+        raise Refused(f"{runs.attrs['out']}: no run is done there")
     files = write(runs, found)
     print(crossed(found).fillna("-").to_string())
     print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)

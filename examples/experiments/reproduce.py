@@ -9,14 +9,13 @@
     examples/experiments/reproduce.py --stale                               would this program give the recorded numbers?
     examples/experiments/reproduce.py cope/table3 --check                   the numbers must be those recorded
 
-examples/whence/papers has the tables as TOML, and in recorded.csv the number of every seed. In a notebook,
+examples/whence/papers has the tables as TOML, and in recorded.jsonl the number of every seed. In a notebook,
 judged(read_papers().tables["cope/table3"], read_records(RECORDED)["cope/table3", "mini"]) has a row for each comparison.
 """
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import hashlib
 import json
 import math
@@ -45,7 +44,7 @@ import tomllib
 from lab import Refused
 
 PAPERS = lab.ROOT / "examples/whence/papers"
-RECORDED, FILES = PAPERS / "recorded.csv", ("cope.toml", "dape.toml", "dape_v2.toml")  # a file may refer to those before it
+RECORDED, FILES = PAPERS / "recorded.jsonl", ("cope.toml", "dape.toml", "dape_v2.toml")  # a file may refer to those before it
 HOLDS, DOES_NOT, OPEN = VERDICTS = ("holds", "does not", "not decided at this size")
 MEASURES = {**{name: column for column, name in lab.COMPARED.items()}, "Delta-P": "delta_p"}
 GUESS = "best guess"  # the last method, which needs no model
@@ -115,8 +114,8 @@ def read_table(name: str, given: dict, tables: dict, texts: dict[str, str], size
 
 # ---- Records: facts of a table's runs (date, vectors, lab, "bits TASK SCHEME", ...), and numbers by method and column, then by seed
 
-HEAD = ["table", "preset", "method", "column", "seed", "value"]
 Records = dict[tuple[str, str], SimpleNamespace]  # by table and preset
+KINDS = {"seeds": int, "digits": "234".index, "core-seconds": float, "operations": float}  # facts that are numbers
 
 
 exact = lambda number: repr(float(number)).removesuffix(".0")
@@ -125,41 +124,35 @@ seconds_of = lambda *records: sum(float(record.facts.get("core-seconds", 0)) / 2
 
 
 def read_records(path: str | os.PathLike) -> Records:
-    """A row of the CSV is a cell and a seed. An empty cell repeats the row above. Facts have the method "record", and no seed."""
-    records, above, row, kinds = {}, [""] * 4, [], {"seeds": int, "digits": "234".index, "core-seconds": float, "operations": float}
-    lines = csv.reader(outside.read_bytes(path).decode(errors="replace").splitlines(keepends=True))
-    try:
-        if (row := next(lines, [])) != HEAD:
-            raise ValueError
-        for row in lines:
-            *place, seed, value = map(outside.shown, row)
-            table, preset, method, column = above = [new or old for new, old in zip(place, above, strict=True)]
+    """A line has a table's facts, or the numbers of one of its methods: by column a list with a number of each seed, or null."""
+    records: Records = {}
+    for number, fields in enumerate(lab.lines_of(pathlib.Path(path)), 1):
+        try:
+            table, preset, method = map(outside.shown, (fields.pop("table"), fields.pop("preset"), fields.pop("method", "")))
             record = records.setdefault((table, preset), blank_record(table, preset))
-            if not all(above):
-                raise ValueError
-            if method == "record":
-                kinds.get(column.split()[0], str)(value)
-                record.facts[column] = value
+            if method:
+                record.numbers |= {(method, column): {seed: float(value) for seed, value in enumerate(values) if value is not None}
+                                   for column, values in fields.items()}
             else:
-                record.numbers.setdefault((method, column), {})[int(seed)] = float(value)
-    except (ValueError, csv.Error):
-        raise Refused(f"{path}: line {lines.line_num}: {','.join(row)} given; {','.join(HEAD)} with a seed and a number, or a fact, required"
-                      ) from None
+                record.facts |= fields
+                [KINDS.get(name.split()[0], str.strip)(value) for name, value in fields.items()]
+        except (KeyError, ValueError, TypeError, AttributeError) as problem:
+            raise Refused(f"{path}: line {number}: {problem}; table and preset with facts, or with a method and lists of numbers, required") from None
     return records
 
 
 def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Records) -> None:
-    """Writes recorded.csv in the papers' order, and README.md from it."""
+    """Writes recorded.jsonl in the papers' order, and README.md from it."""
     order = [(table.name, preset) for table in papers.tables.values() for preset in table.presets or ["mini"]]
-    records, rows = {place: records[place] for place in [*order, *records] if place in records}, []
-    for place, record in records.items():
-        rows += [(*place, "record", name, "", value) for name, value in record.facts.items()]
-        rows += [(*place, *cell, seed, exact(value)) for cell, values in record.numbers.items() for seed, value in values.items()]
-    frame = pd.DataFrame(rows, columns=HEAD)
-    frame[HEAD[:4]] = frame[HEAD[:4]].mask((frame[HEAD[:4]] == frame[HEAD[:4]].shift()).cumprod(axis=1).astype(bool), "")
+    records, lines = {place: records[place] for place in [*order, *records] if place in records}, []
+    for (table, preset), record in records.items():
+        rows: dict[str, dict] = {}
+        for (method, column), values in record.numbers.items():
+            rows.setdefault(method, {"method": method})[column] = [values.get(seed) for seed in range(max(values) + 1)]
+        lines += [{"table": table, "preset": preset, **fields} for fields in [record.facts, *rows.values()]]
     folder.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(folder / "recorded.tmp", index=False)
-    (folder / "recorded.tmp").replace(folder / "recorded.csv")
+    (folder / "recorded.tmp").write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
+    (folder / "recorded.tmp").replace(folder / "recorded.jsonl")
     (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
 
 
@@ -211,12 +204,6 @@ def by_chance(found: pd.DataFrame) -> str:
             f"{still_not} do not.")
 
 
-def text_of(frame: pd.DataFrame) -> str:
-    rows = [list(frame), *frame.astype(str).to_numpy().tolist()]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
-
-
 def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
     """Our numbers next to the paper's, and the verdicts; of the methods `only`, if there are any."""
     rows, digits = [], int(record.facts.get("digits", 2))
@@ -227,12 +214,12 @@ def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> s
             mean = f"{np.mean(ours):.{digits}f}" + (f" ({np.std(ours, ddof=1):.{digits}f})" if len(ours) > 1 else "") if ours else "-"
             paper = exact(printed[0]) + ("" if math.isnan(printed[1]) else f" ({exact(printed[1])})") if printed else "-"
             rows.append((method, column, mean, "-" if method == GUESS else len(ours), paper))
-    text, found = text_of(pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"])), judged(table, record)
+    text, found = f'{pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"]).to_string(index=False)}\n', judged(table, record)
     if len(found):
         more = {"the paper's comparison": found.better + " better than " + found.worse, "column": found.column, "here": found.verdict,
                 "test": found.test, "corrected": [probability(p) if p == p else "-" for p in corrected(found.p)],
                 "the paper's own figures": found.paper}
-        text += f"\n{text_of(pd.DataFrame(more))}\n{by_chance(found)}\n"
+        text += f"\n{pd.DataFrame(more).to_string(index=False)}\n\n{by_chance(found)}\n"
     return text
 
 
@@ -379,8 +366,7 @@ def measured(table: SimpleNamespace, runs: pd.DataFrame) -> tuple[str, dict]:
 
 def machine_of(device: str) -> tuple[str, str]:
     """The machine in words, and the part on which the bits depend: the processor's vectors, or the GPU."""
-    said = subprocess.run([lab.program(), "doctor"], capture_output=True, text=True).stdout
-    facts = dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line.strip())
+    facts = dict(line.split(maxsplit=1) for line in lab.printed("doctor") if " " in line.strip())
     machine = f"{facts['processor'].partition(',')[0]}, {facts['threads'].split()[0]} threads"
     if device != "cpu" and not facts["gpu"].startswith("none"):
         gpu = facts["gpu"].partition(" (")[0]
@@ -391,8 +377,8 @@ def machine_of(device: str) -> tuple[str, str]:
 def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> SimpleNamespace:
     """Trains unfinished runs, and returns the record."""
     record, (machine, vectors) = blank_record(table.name, options.preset), machine_of(options.device)
-    version = subprocess.run([lab.program(), "--version"], capture_output=True, text=True).stdout.strip()
-    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors, "set": options.set}
+    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": lab.printed("--version")[0], "machine": machine, "vectors": vectors,
+                    "set": options.set}
     if len(runs):
         runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
         measure, record.numbers = measured(table, runs)
@@ -494,7 +480,7 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
                 record.facts[f"operations {preset}"] = exact(sum(map(count, there.itertuples())))
         bits = short_trainings([(table, record)], options.jobs)[0]
         record.facts |= {f"bits {name}": bits[name] for name in sorted(bits)}
-        there = read_records(options.record / "recorded.csv") if (options.record / "recorded.csv").exists() else {}
+        there = read_records(options.record / "recorded.jsonl") if (options.record / "recorded.jsonl").exists() else {}
         write_records(options.record, papers, {**there, (record.table, record.preset): record})
     return max([checked(record, then, options.row) if then else 0, int("failed" in record.facts or any(codes))])
 
@@ -508,7 +494,7 @@ def reproduce(options: argparse.Namespace) -> int:
         raise Refused(f"--record: {page} is there and is no page of records; another folder required")
     if options.list or options.stale or (page and not options.names):
         print(listing(papers, records) if options.list else staleness(papers, records, options.jobs) if options.stale else
-              write_records(options.record, papers, read_records(options.record / "recorded.csv")) or page)
+              write_records(options.record, papers, read_records(options.record / "recorded.jsonl")) or page)
         return 0
     every = [name for name, table in papers.tables.items() if options.preset in table.presets or (table.run and not table.presets)]
     for name in dict.fromkeys(each for name in options.names for each in (every if name == "all" else [name])):
@@ -564,8 +550,8 @@ def main(words: list[str] | None = None) -> int:
     add("--jobs", type=int, default=0, help="runs at the same time (the number of processors)")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", default="runs/reproduce", help="folder of all runs and results; the same command continues (runs/reproduce)")
-    add("--record", type=pathlib.Path, help="folder: keep recorded.csv and README.md there; without a NAME: rewrite README.md")
-    add("--records", default=RECORDED, metavar="FILE", help="another recorded.csv for --list, --recorded, --stale and --check")
+    add("--record", type=pathlib.Path, help="folder: keep recorded.jsonl and README.md there; without a NAME: rewrite README.md")
+    add("--records", default=RECORDED, metavar="FILE", help="another recorded.jsonl for --list, --recorded, --stale and --check")
     add("--stale", action="store_true", help="list recorded results that this program would not give, by short trainings of a minute or two")
     add("--check", action="store_true", help="fail if the numbers differ from the recorded ones; needs the same vectors of the processor")
     add("--quiet", action="store_true", help="no progress")

@@ -3,6 +3,7 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/verify/comparison.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -10,17 +11,22 @@ namespace whence {
 namespace {
 
 struct Options {
-  std::vector<std::string> names;
-  ComparisonWords words;
+  std::vector<std::string> files;
+  std::string names;
+  double tolerance = 0;
   bool json = false;
 };
 
 void declare_options(CommandLine& line, Options& options) {
-  line.names("A B", &options.names,
+  line.names("A B", &options.files,
       "two safetensors files, one that probe or look --numbers wrote and yours, in either order; or a run and your "
       "file");
-  line.heading("Comparison");
-  declare_comparison(line, options.words);
+  line.heading("Comparison")
+      .text("names", &options.names, {"file of JSON for other names: {\"their name\": \"our name\"}"})
+      .number("tolerance", &options.tolerance, Range<double>{0, 1},
+          {.help = "largest difference allowed, as a share of the tensor's largest number; 0: equal numbers; whole "
+                   "numbers must be equal",
+              .initial = "4e-11 in f64, 2e-5 in f32, as of rounding, or epsilon of the largest number of all tensors"});
   declare_json(line, &options.json);
   line.example("whence compare ours.safetensors mine.safetensors --names mine.json",
       "mine.json: {\"my name\": \"our name\"}; gradient.NAME follows NAME");
@@ -68,14 +74,24 @@ SafetensorsFile pass_of_run(const std::string& run, const std::string& file, con
   return look::pass_of(subject);
 }
 
+ComparisonOptions wanted(const CommandLine& line, const Options& options) {
+  ComparisonOptions found;
+  if (line.given("tolerance")) found.tolerance = options.tolerance;
+  if (!line.given("names")) return found;
+  const Json file = Json::read(InputFile(options.names).text(std::size_t{1} << 20), options.names);
+  for (const auto& [name, value] : file.fields())
+    found.names.emplace(name, value.as<std::string>() ? *value.as<std::string>() : file.text(name));
+  return found;
+}
+
 int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  if (options.names.size() != 2)
-    throw InputError(options.names.size(), " names given; two files, or a run and a file, required");
+  if (options.files.size() != 2)
+    throw InputError(options.files.size(), " names given; two files, or a run and a file, required");
   const JsonOutput json(options.json);
-  auto [ours_name, theirs_name] = std::pair{options.names[0], options.names[1]};
+  auto [ours_name, theirs_name] = std::pair{options.files[0], options.files[1]};
   if (look::is_folder(theirs_name)) std::swap(ours_name, theirs_name);
   if (look::is_folder(theirs_name))
     throw InputError("two runs given; a run and a file required; whence look RUN --numbers writes a run's file");
@@ -83,7 +99,7 @@ int run(CommandLine& line) {
   SafetensorsFile ours =
       look::is_folder(ours_name) ? pass_of_run(ours_name, theirs_name, theirs) : read_safetensors(ours_name);
   if (!records_order(ours) && records_order(theirs)) std::swap(ours, theirs), std::swap(ours_name, theirs_name);
-  const Comparison comparison = compared(ours_name, ours, theirs_name, theirs, options_of(line, options.words));
+  const Comparison comparison = compared(ours_name, ours, theirs_name, theirs, wanted(line, options));
   json.lines(comparison.json());
   std::cout << comparison.text();
   return comparison.first() ? 1 : 0;

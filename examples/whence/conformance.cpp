@@ -4,17 +4,16 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/json.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/scheme_texts.h"
-#include "nn/io/files.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -25,9 +24,9 @@ using Mark = ConformanceCell::Mark;
 
 struct Options {
   std::vector<std::string> schemes;
-  std::string check, json, device = "cpu";
+  std::string check, device = "cpu";
   std::uint64_t seed = 1;
-  bool no_sums = false, list = false, quiet = false;
+  bool no_sums = false, list = false, json = false, quiet = false;
   std::vector<ConformanceCheck> checks;  // the checks that run
 };
 
@@ -41,12 +40,10 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("seed", &options.seed, {.low = 0}, {.help = "seed of parameters, directions and cotangents"})
       .heading("Device");
   declare_device(line, &options.device);
-  line.heading("Output")
-      .elsewhere("html", "--json FILE has every figure and note")
-      .text("json", &options.json, {.help = "write every figure and note to this file"})
+  declare_json(line.heading("Output"), &options.json)
       .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
       .example("whence conformance", "the whole matrix")
-      .example("whence conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
+      .example("whence conformance 'cdape(kerple, kernel=5)' --json", "one row, with all its figures");
 }
 
 std::vector<std::string> texts_of(const Options& options) {
@@ -68,31 +65,24 @@ std::string cell_text(const ConformanceCell& cell) {
   return (cell.mark == Mark::failed ? "FAIL " : "") + short_figure(cell.figure);
 }
 
-void write_json(const Options& options, const std::vector<ConformanceRow>& rows) {
-  Json::List all;
-  for (const ConformanceRow& row : rows) {
-    Json entry{{"scheme", row.scheme}}, checks;
-    if (!row.refusal.empty()) entry.add("refused", row.refusal);
-    for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      const auto& [mark, figure, note] = row.cells[k];
-      checks.add(options.checks[k].name, {{"mark", mark == Mark::failed           ? "failed"
-                                                   : mark == Mark::not_applicable ? "not applicable"
-                                                                                  : "passed"},
-                                             {"figure", figure}, {"note", note}});
-    }
-    if (!checks.is_null()) entry.add("checks", checks);
-    all.push_back(std::move(entry));
+Json json_of(const ConformanceRow& row, const std::vector<ConformanceCheck>& checks) {
+  Json entry{{"scheme", row.scheme}};
+  if (!row.refusal.empty()) return entry.add("refused", row.refusal);
+  Json cells;
+  for (std::size_t k = 0; k < row.cells.size(); ++k) {
+    const auto& [mark, figure, note] = row.cells[k];
+    const char* text = mark == Mark::failed ? "failed" : mark == Mark::not_applicable ? "not applicable" : "passed";
+    cells.add(checks[k].name, {{"mark", text}, {"figure", figure}, {"note", note}});
   }
-  write_file(options.json, Json(all).page(1) + "\n");
+  return entry.add("checks", cells);
 }
 
-void list_everything(const Options& options) {
-  std::string list;
-  for (const ConformanceCheck& check : options.checks) list += check.name + ": " + check.meaning + '\n';
-  list += '\n';
-  const bool named = !options.schemes.empty();
-  for (const std::string& text : texts_of(options)) list += (named ? canonical_text(parse_schemes(text)) : text) + '\n';
-  std::cout << list;
+void list_checks_and_texts(const Options& options) {
+  std::vector<std::string> texts = texts_of(options);
+  for (std::string& text : texts)
+    if (!options.schemes.empty()) text = canonical_text(parse_schemes(text));  // before anything is printed
+  for (const ConformanceCheck& check : options.checks) std::cout << check.name << ": " << check.meaning << '\n';
+  std::cout << '\n' << joined(texts, {}, "\n") << '\n';
 }
 
 // On a GPU only the comparison with the CPU runs.
@@ -110,28 +100,21 @@ std::vector<ConformanceCheck> chosen_checks(const CommandLine& line, const Optio
       "--list names them");
 }
 
-std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<std::string>& texts) {
-  std::vector<ConformanceRow> rows;
-  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), options.quiet);
-  for (const std::string& text : texts) {
-    rows.push_back(conform(text, options.seed, options.checks));
-    progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
-  }
-  progress.finish();
-  return rows;
-}
-
 // Returns the exit code: 1 if a check failed.
 int check_all(const Options& options) {
-  ensure_output_file(options.json);
+  const JsonOutput json(options.json);
   const double begin = steady_seconds();
-  const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
+  const std::vector<std::string> texts = texts_of(options);
   std::vector<std::string> header{"scheme"};
   for (const ConformanceCheck& check : options.checks) header.push_back(check.name);
   Table table(header);
+  Progress progress("conformance", std::ssize(texts), options.quiet);
   std::string failed;
-  int accepted = 0, refused = 0, cells = 0, failures = 0;
-  for (const ConformanceRow& row : rows) {
+  int done = 0, accepted = 0, refused = 0, cells = 0, failures = 0;
+  for (const std::string& text : texts) {
+    const ConformanceRow row = conform(text, options.seed, options.checks);
+    json.lines(json_of(row, options.checks).line() + '\n');
+    progress.update(++done, 0, {});
     if (!row.refusal.empty()) {
       if (!options.schemes.empty()) throw InputError(row.refusal);  // the user named it
       ++refused;
@@ -148,12 +131,10 @@ int check_all(const Options& options) {
     }
     table.row(line);
   }
-  std::cout << table.text() << failed;
-  const std::string summary =
-      to_text("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ",
-          refused, " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
-  std::cout << summary << '\n';
-  if (!options.json.empty()) write_json(options, rows);
+  progress.finish();
+  std::cout << table.text() << failed << "conformance: " << accepted << " schemes and compositions, " << cells
+            << " checks run, " << failures << " failed, " << refused << " combinations refused by the schemes, "
+            << fixed(steady_seconds() - begin, 1) << " s\n";
   return failures == 0 ? 0 : 1;
 }
 
@@ -165,7 +146,7 @@ int run(CommandLine& line) {
   const DeviceChoice choice = choose_device(options.device);
   options.checks = chosen_checks(line, options, choice.device);
   if (options.list) {
-    list_everything(options);
+    list_checks_and_texts(options);
     return 0;
   }
   if (line.given("device")) std::cout << choice.sentence << '\n';

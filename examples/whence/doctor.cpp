@@ -12,7 +12,7 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/machine/free_memory.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/commit.h"
 #include "tensor/cpu/instruction_set.h"

@@ -12,7 +12,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/sampling.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/attention/plan.h"
@@ -36,9 +36,9 @@ struct Options {
 void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.names("RUN", &options.runs, "folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors");
-  line.heading("Model").choice(
-      "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
-  declare_accept_damaged(line);
+  line.heading("Model")
+      .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"})
+      .elsewhere("accept-damaged", "restore the file from a copy");
   line.heading("Text")
       .text("prompt", &options.prompt,
           {"beginning of the text; a line end if not given; token numbers for a run of a token file"})

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
-#include <optional>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
@@ -22,16 +21,14 @@ namespace {
 
 struct Options {
   GradientCheckOptions check;
-  bool list = false, no_differences = false, no_sums = false, quiet = false, against_cpu = false;
+  bool list = false, no_differences = false, quiet = false, against_cpu = false;
   std::string device = "cpu";
   std::vector<std::string> names;
 };
 
 void declare_options(CommandLine& line, Options& options) {
   line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all");
-  line.heading("Selection")
-      .flag("list", &options.list, {"print everything that can be checked, and end"})
-      .flag("no-sums", &options.no_sums, {"with all: leave out the sums of two schemes"});
+  line.heading("Selection").flag("list", &options.list, {"print everything that can be checked, and end"});
   line.heading("Method")
       .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
           {"length of the sequences that schemes are checked on", "tokens"})
@@ -41,14 +38,15 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("against-cpu", &options.against_cpu,
           {"for ops: compare values and gradients on --device with the CPU's, in f64, f32, bf16 and f16, as a table"})
-      .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"});
+      .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"})
+      .elsewhere("no-sums", "whence conformance checks the gradients of schemes with each option and in sums");
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
   line.example(
       "whence gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
   line.example("whence gradcheck all --device cuda --against-cpu", "every op in every dtype, on the GPU and the CPU");
-  line.example("whence gradcheck all", "every op, every scheme with each option, and sums of two");
+  line.example("whence gradcheck all", "every op, every scheme and its variants");
   line.example("whence gradcheck cope --twice", "its second derivatives");
 }
 
@@ -61,8 +59,6 @@ std::string scientific(double value) {
 std::string by_differences(double error, const GradientChecks& checks, const Options& options) {
   return options.check.differences && !options.check.twice && checks.note.empty() ? scientific(error) : "-";
 }
-
-// ---- One name
 
 void print(const GradientChecks& checks, const Options& options) {
   for (const GradientCase& each : checks.cases) {
@@ -79,89 +75,43 @@ void print(const GradientChecks& checks, const Options& options) {
   if (!checks.note.empty()) std::cout << "note: " << checks.name << ' ' << checks.note << '\n';
 }
 
-// ---- All
-
-struct Totals {
-  int ops = 0, samples = 0, schemes = 0, compositions = 0, refused = 0, failed = 0;
-  GradientFigures figures;
-
-  void add(const GradientChecks& checks, bool is_op) {
-    figures.add(checks.figures());
-    failed += !checks.ok();
-    if (is_op) {
-      ++ops;
-      samples += static_cast<int>(checks.cases.size());
-    } else {
-      ++(checks.name.find_first_of("(+") == std::string::npos ? schemes : compositions);
-    }
-  }
-
-  std::string text(bool by_differences, double seconds) const {
-    return to_text(ops, " ops on ", samples, " samples, ", schemes, " bare schemes, ", compositions,
-        " schemes with options, insides or in sums; ", figures.inputs,
-        " inputs and parameters; largest relative error ", scientific(figures.duals), " by duals",
-        by_differences ? to_text(", ", scientific(figures.differences), " by differences") : "", "; ", figures.kinks,
-        " kinks; ", refused, " combinations that the schemes refuse; ", failed, " failed; ", fixed(seconds, 1),
-        " seconds\n");
-  }
-};
-
-std::vector<Checkable> everything(const Options& options) {
+std::vector<Checkable> everything() {
   std::vector<Checkable> all;
   for (const std::string& name : op_names()) all.push_back(find_checkable(name));
-  for (const std::string& text : scheme_texts(options.check.length + 2)) all.push_back({text});
-  if (!options.no_sums)
-    for (const std::string& text : scheme_sums()) all.push_back({text});
+  for (const std::string& text : promised_texts()) all.push_back({text});
   return all;
 }
 
-// Returns nothing if the schemes refuse their options or each other, which they do with an InputError. Any other error
-// is a failure: what a scheme accepts must run.
-std::optional<GradientChecks> check_one(const Checkable& what, const Options& options) {
-  static const std::vector<std::string> promised = promised_texts();
-  try {
-    return check_gradients(what, options.check);
-  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
-    const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
-    if (refused && !what.op && !std::count(promised.begin(), promised.end(), what.name)) return {};
-    return GradientChecks{what.name, {{"running it", {.inputs = {}, .problems = {error.what()}}}}};
-  }
-}
-
-std::vector<std::string> row_of(const GradientChecks& checks, const Options& options) {
-  const GradientFigures figures = checks.figures();
-  return {checks.name, std::to_string(checks.cases.size()), std::to_string(figures.inputs), scientific(figures.duals),
-      by_differences(figures.differences, checks, options), std::to_string(figures.kinks),
-      checks.ok() ? "ok" : "FAILED"};
-}
-
-int check_all(const Options& options) {
-  const std::vector<Checkable> all = everything(options);
+// Checks what must run: an error of it is a failure.
+int check_all(const std::vector<Checkable>& all, const Options& options) {
   const double started = steady_seconds();
-  Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), options.quiet);
+  Progress progress("gradcheck", std::ssize(all), options.quiet);
   Table table({"name", "cases", "inputs", "duals", "differences", "kinks", "result"});
-  Totals totals;
-  std::int64_t done = 0;
-  for (const Checkable& what : all) {
-    if (const std::optional<GradientChecks> checks = check_one(what, options)) {
-      totals.add(*checks, what.op);
-      table.row(row_of(*checks, options));
-      for (const std::string& problem : checks->problems())
-        progress.note(to_text("FAILED  ", checks->name, ", ", problem));
-    } else {
-      ++totals.refused;
+  GradientFigures figures;
+  int failed = 0;
+  for (std::int64_t done = 0; const Checkable& what : all) {
+    GradientChecks checks{what.name, {}};
+    try {
+      checks = check_gradients(what, options.check);
+    } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+      checks.cases = {{"running it", {.inputs = {}, .problems = {error.what()}}}};
     }
-    ++done;
-    const double rate = static_cast<double>(done) / std::max(steady_seconds() - started, 1e-9);
-    progress.update(done, 0, {{"failed", totals.failed}, {"per second", rate}});
+    const GradientFigures own = checks.figures();
+    figures.add(own);
+    failed += !checks.ok();
+    table.row({checks.name, std::to_string(checks.cases.size()), std::to_string(own.inputs), scientific(own.duals),
+        by_differences(own.differences, checks, options), std::to_string(own.kinks), checks.ok() ? "ok" : "FAILED"});
+    for (const std::string& problem : checks.problems()) progress.note(to_text("FAILED  ", checks.name, ", ", problem));
+    progress.update(++done, 0, {{"failed", failed}});
   }
   progress.finish();
-  std::cout << table.text()
-            << totals.text(options.check.differences && !options.check.twice, steady_seconds() - started);
-  return totals.failed ? 1 : 0;
+  const auto ops = std::ranges::count_if(all, [](const Checkable& what) { return what.op != nullptr; });
+  std::cout << table.text() << ops << " ops, " << std::ssize(all) - ops << " schemes and variants; " << figures.inputs
+            << " inputs and parameters; largest relative error " << scientific(figures.duals) << " by duals, "
+            << by_differences(figures.differences, {}, options) << " by differences; " << figures.kinks << " kinks; "
+            << failed << " failed; " << fixed(steady_seconds() - started, 1) << " seconds\n";
+  return failed ? 1 : 0;
 }
-
-// ---- Against the CPU
 
 int check_against_cpu(std::vector<Checkable> ops, bool quiet) {
   std::erase_if(ops, [](const Checkable& what) { return !what.op || what.op->on_cpu_alone; });
@@ -194,19 +144,17 @@ void list_everything() {
 }
 
 // Refuses options that would have no effect.
-void refuse_options_without_effect(const CommandLine& line, const Options& options) {
-  const bool all = options.names.size() == 1 && options.names[0] == "all";
+void refuse_options_without_effect(const CommandLine& line, const Options& options, bool all) {
   if (options.list && !options.names.empty())
     throw InputError("--list: given with a name; it lists everything; leave one of them out");
   for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
     line.refuse_unless(name, !options.list, "beside --list");
-  line.refuse_unless("no-sums", all || options.against_cpu, "the name all");
   line.refuse_unless("quiet", all || options.against_cpu, "the name all or --against-cpu");
-  for (const char* name : {"no-sums", "length", "seed", "no-differences", "twice"})
+  for (const char* name : {"length", "seed", "no-differences", "twice"})
     line.refuse_unless(name, !options.against_cpu, "beside --against-cpu, which compares samples of ops");
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
-  if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))
+  if (options.names.size() > 1 && std::ranges::count(options.names, "all"))
     throw InputError("all: given with other names; it includes them; leave them out");
 }
 
@@ -214,7 +162,8 @@ int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  refuse_options_without_effect(line, options);
+  const bool all = options.names.size() == 1 && options.names[0] == "all";
+  refuse_options_without_effect(line, options, all);
   options.check.differences = !options.no_differences;
   if (options.list) {
     list_everything();
@@ -225,16 +174,15 @@ int run(CommandLine& line) {
   if (line.given("device")) std::cout << choice.sentence << '\n';
   if (options.against_cpu && choice.device.is_cpu())
     throw InputError("--against-cpu: given with the CPU; --device cuda required");
-  if (options.names[0] == "all")
-    return options.against_cpu ? check_against_cpu(everything(options), options.quiet) : check_all(options);
   std::vector<Checkable> wanted;  // all names are read before anything runs
-  for (const std::string& name : options.names) wanted.push_back(find_checkable(name));
-  const auto is_scheme = [](const Checkable& what) { return !what.op; };
-  line.refuse_unless(
-      "against-cpu", std::none_of(wanted.begin(), wanted.end(), is_scheme), "ops; whence conformance compares schemes");
+  if (all) wanted = everything();
+  for (const std::string& name : options.names)
+    if (!all) wanted.push_back(find_checkable(name));
+  const auto schemes = std::ranges::count(wanted, nullptr, &Checkable::op);
+  line.refuse_unless("against-cpu", all || schemes == 0, "ops; whence conformance compares schemes");
   if (options.against_cpu) return check_against_cpu(wanted, options.quiet);
-  line.refuse_unless(
-      "length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
+  if (all) return check_all(wanted, options);
+  line.refuse_unless("length", schemes > 0, "a scheme among the names; ops have samples");
   bool ok = true;
   for (const Checkable& what : wanted) {
     const GradientChecks checks = check_gradients(what, options.check);

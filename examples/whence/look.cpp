@@ -40,9 +40,7 @@ void declare_subject(CommandLine& line, Options& options) {
       "of it is drawn at random");
   line.heading("Input")
       .text("text", &subject.text,
-          {.help = "file that a language model reads",
-              .initial = "a document that was set aside for validation, from its first line of prose: one of three "
-                         "words or more that begin with a small letter, in a paragraph with a whole sentence"})
+          {.help = "file that a language model reads", .initial = "the text that was set aside for validation"})
       .text("prompt", &subject.prompt, {"text that it reads, typed here; token numbers for a run of a token file"})
       .integer(
           "task-sample", &subject.sample, Count{0, 1000000000}, {"number of a sequence in the task's first test set"})
@@ -58,7 +56,7 @@ void declare_subject(CommandLine& line, Options& options) {
            "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
       .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"seed of the numbers drawn for a scheme"})
       .flag("bidirectional", &subject.bidirectional, {"for a scheme: every query sees every key"});
-  declare_accept_damaged(line);
+  line.elsewhere("accept-damaged", "restore the file from a copy");
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
 }
 
@@ -145,7 +143,7 @@ void refuse_idle_options(
       {{"numbers"}, !serves, "files"},
       {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
-      {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
+      {{"text", "prompt", "task-sample", "step", "checkpoints"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
       {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"},
       {{"from-sample", "from-prompt"}, !drawn, "the folder of a run"},

@@ -14,7 +14,7 @@ namespace {
 int run(CommandLine& line) {
   std::string out = "playground.html", module;
   bool answers = false;
-  line.text("out", &out, {"the page"})
+  line.text("out", &out, {"the page to write"})
       .text("module", &module,
           {.help = "folder of playground.js and playground.wasm, which `cmake --preset playground` makes; none: next "
                    "to this program"})

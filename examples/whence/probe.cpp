@@ -6,7 +6,7 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/probe_run.h"
@@ -77,21 +77,12 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   ensure_output_file(options.out);
 }
 
-bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
-
 // Refuses options that have no effect with this scheme or this file.
 void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
   const BareAttention& scheme = *input.scheme;
   for (const char* name : {"executor", "bidirectional", "scale"})
     line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
-  if (options.bidirectional && scheme.claims().causal_only) {
-    throw InputError(
-        "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
-  }
-  if (!holds_logits(options) && input.cotangent_logits.defined()) {
-    throw InputError("--executor: ", options.executor, " given with a tensor cotangent_logits; ", options.executor,
-        " never holds the logits; reference required, or leave it out");
-  }
+  if (options.bidirectional) scheme.require_bidirectional("--bidirectional:");
 }
 
 // Runs the pass. An error about positions or draws of the file names the file.
@@ -140,9 +131,8 @@ int run_file(const CommandLine& line, const Options& options) {
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
-  AttendPlan plan = wanted_plan(options.executor, input.scheme->stages());
+  AttendPlan plan = input.plan(options.executor);
   if (line.given("rows")) plan = {Executor::strips, options.rows};
-  if (plan.executor == Executor::automatic) plan = Executor::reference;
   ProbeInput planned = read_input(line, options);  // planning reads the same file and runs the same pass
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, plan, options); });

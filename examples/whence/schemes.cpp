@@ -62,18 +62,19 @@ void print_executors(Device device, const std::vector<SchemeInfo>& wanted) {
 
 int run(CommandLine& line) {
   std::vector<std::string> names;
-  std::string device;
+  std::string executors;
   line.names("[SCHEME...]", &names, "paper, equation and options of these")
-      .choice("device", &device, {"cpu", "cuda"},
+      .choice("executors", &executors, {"cpu", "cuda"},
           {"show the executor that trains each scheme there, and why; nothing is computed"})
+      .elsewhere("device", "--executors cuda shows the executors there")
       .example("whence schemes cope rope", "two of them")
-      .example("whence schemes --device cuda", "tiles, strips of rows, or composed ops");
+      .example("whence schemes --executors cuda", "tiles, strips of rows, or composed ops");
   if (line.shows_page()) return 0;
   std::vector<SchemeInfo> wanted;  // resolves all names before it prints: one may be unknown
   for (const std::string& name : names) wanted.push_back(scheme_named(name, name));
   for (const SchemeInfo& scheme : wanted) std::cout << description(scheme);
-  if (!device.empty()) print_executors(device == "cuda" ? Device::cuda(0) : Device::cpu(), wanted);
-  if (names.empty() && device.empty()) print_all();
+  if (!executors.empty()) print_executors(executors == "cuda" ? Device::cuda(0) : Device::cpu(), wanted);
+  if (names.empty() && executors.empty()) print_all();
   return 0;
 }
 

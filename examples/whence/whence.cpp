@@ -30,12 +30,11 @@ std::string& fault() {
   return text;
 }
 
-// Returns one line per command whose name begins with `first`, by purpose.
-std::string list_of_commands(const std::string& first) {
+// Returns one line per command, by purpose.
+std::string list_of_commands() {
   std::string text;
   const char* title = nullptr;
   for (const Command& command : commands()) {
-    if (!command.name.starts_with(first)) continue;
     const char* its_title = titles[static_cast<int>(command.purpose)];
     if (title != its_title) text += to_text("\n", title = its_title, ":\n");
     text += to_text("  ", command.name, std::string(22 - std::min<std::size_t>(command.name.size(), 21), ' '),
@@ -44,17 +43,12 @@ std::string list_of_commands(const std::string& first) {
   return text;
 }
 
-// Finds the command that the first words name and removes them; nullptr: none.
+// Finds the command that the first word names and removes it; nullptr: none.
 const Command* take_command(Words& words) {
-  std::string name;
-  for (std::size_t count = 1; count <= std::min<std::size_t>(words.size(), 2); ++count) {
-    name += (name.empty() ? "" : " ") + words[count - 1];
-    const auto found = std::ranges::find(commands(), name, &Command::name);
-    if (found == commands().end()) continue;
-    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count));
-    return &*found;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(commands(), words.empty() ? "" : words[0], &Command::name);
+  if (found == commands().end()) return nullptr;
+  words.erase(words.begin());
+  return &*found;
 }
 
 int run(const Command& command, const Words& words) {
@@ -72,33 +66,28 @@ std::string successor_of(const std::string& command) {
            "train";
   if (command == "quickstart") return "the script examples/quickstart does this now";
   if (command == "recall") return "the program examples/recall does this now";
-  if (command == "bench errors") return "whence conformance compares executors, and a test holds tiles in f32 to f64";
   if (command == "precision") return "nn/README.md, \"What 16 bits lose\", has its table";
   return command == "completion" ? "whence no longer writes completions; see whence --help" : "";
 }
 
-// Handles --help, --version, "bench" alone, and words that are no command.
+// Handles --help, --version, and words that are no command.
 int run_without_command(const Words& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  const std::string group = words.empty() ? "" : list_of_commands(words[0] + ' ');
   if (words.empty() || is_help(words[0])) {
     std::cout << "whence: trains and looks into transformers with any positional encoding\n\n"
               << "Usage: whence COMMAND [options]\n"
-              << list_of_commands("")
+              << list_of_commands()
               << "\nwhence COMMAND --help shows the options of a command, whence --version the version.\n"
               << exit_codes_text();
   } else if (words[0] == "--version") {
     std::cout << program_and_version() << '\n';
-  } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
-    std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
   } else {
-    const std::string typed = group.empty() ? words[0] : words[0] + ' ' + words[1];
-    if (const std::string successor = successor_of(typed); !successor.empty())
-      throw InputError(in_quotes(typed), " given; a command required; ", successor);
+    if (const std::string successor = successor_of(words[0]); !successor.empty())
+      throw InputError(in_quotes(words[0]), " given; a command required; ", successor);
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);
-    const auto meant = nearest_name(typed, names);
-    throw InputError(in_quotes(typed), " given; a command required; ",
+    const auto meant = nearest_name(words[0], names);
+    throw InputError(in_quotes(words[0]), " given; a command required; ",
         meant ? to_text("did you mean '", *meant, "'?") : "see whence --help");
   }
   return 0;

@@ -224,7 +224,7 @@ void say_of_file(const std::string& note) {
 }
 
 void refuse_damaged(const std::string& what) {
-  if (!on_damage.accept) throw FileError(what, "; restore it from a copy, or accept the damage (--accept-damaged)");
+  if (!on_damage.accept) throw FileError(what, "; restore it from a copy");
   say_of_file(what + "; it is used all the same");
 }
 

@@ -86,7 +86,8 @@ class Mpi final : public Communicator {
     while (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), done == 0) {
       const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       if (waited > limit_) {
-        std::cerr << to_text("ranks: ", otherwise(), " for ", limit_, " seconds; --rank-limit allows more\n")
+        std::cerr << to_text(
+                         "ranks: ", otherwise(), " for ", limit_, " seconds; WHENCE_RANK_LIMIT=SECONDS allows more\n")
                   << std::flush;
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
@@ -105,7 +106,8 @@ class Mpi final : public Communicator {
 std::unique_ptr<Communicator> join_mpi(Launch& launch, double limit) {
   // MPI_Init waits without limit for a missing rank, and cannot be stopped.
   const auto before = std::signal(SIGALRM, [](int) {
-    constexpr std::string_view why = "ranks: MPI has not started within --rank-limit; did every rank start?\n";
+    constexpr std::string_view why =
+        "ranks: MPI has not started within WHENCE_RANK_LIMIT seconds; did every rank start?\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, why.data(), why.size());
     ::_exit(1);
   });

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "autograd/inspect/capture.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/study/task_study.h"
 #include "nn/training/training.h"
 #include "tensor/device/allocator.h"
@@ -86,7 +86,7 @@ TEST_CASE("cuda: a training is recorded by itself, with the bits of unrecorded s
     options.steps = 8, options.precision = precision, options.device = Device::cuda(0);
     options.accumulate = 3, options.clip = 0.1;  // so that gradients are clipped, and divided by no power of two
     const Run recorded = in_order(1, [&] { return trained("rope", options); });
-    options.cuda_graph = "no";
+    options.cuda_graph = false;
     const Run alone = trained("rope", options);
     CHECK(recorded.losses == alone.losses);
     CHECK(recorded.weights == alone.weights);
@@ -100,7 +100,7 @@ TEST_CASE(
   const auto launches = [](const std::string& scheme, TrainingOptions options, double dropout = 0) {
     options.steps = 6, options.device = Device::cuda(0);
     const auto launched = trained(scheme, options, dropout).launches;
-    options.cuda_graph = "no";
+    options.cuda_graph = false;
     return std::pair(launched, trained(scheme, options, dropout).launches);
   };
   TrainingOptions checked;
@@ -128,7 +128,7 @@ TEST_CASE("cuda: where a validation lacks memory, a graph gives its own back") {
   };
   CHECK(train(job, options).steps == 6);
   CHECK(calls == 3);
-  options.cuda_graph = "no", calls = 0;
+  options.cuda_graph = false, calls = 0;
   CHECK_THROWS_AS((void)train(job, options), OutOfMemory);
 }
 

@@ -20,27 +20,14 @@ struct CoreCase {
   std::string scheme;
   std::int64_t length = 0, heads = 12, kv_heads = 0, head_dim = 64, batch = 1;
   Gates gates = Gates::initial;
-  bool causal = true;
   DType dtype = DType::f32;  // of operands, parameters and cotangent; drawn in f32, then rounded
 
   // Returns "cope, sparse gates".
   [[nodiscard]] std::string text() const { return scheme + (gates == Gates::sparse ? ", sparse gates" : ""); }
 };
 
-// Reads the cases from a command line.
-struct CoreOptions {
-  std::string schemes, executors, lengths = "512,2048", gates;
-  std::int64_t heads = 12, kv_heads = 0, head_dim = 64, batch = 1;
-};
-void declare(Fields& line, CoreOptions& options);
-[[nodiscard]] std::vector<CoreCase> cases_of(const CoreOptions& options);
-[[nodiscard]] std::vector<Executor> executors_of(const CoreOptions& options);
-
-// Milliseconds, and MiB above the operands: q, k, v, output and their gradients.
-struct CoreRun : Repetition {
-  double kept = 0;  // kept by forward for backward
-  double peak = 0;
-};
+[[nodiscard]] std::vector<CoreCase> cases_of(const Options& options);
+[[nodiscard]] std::vector<Executor> executors_of(const std::string& names);  // names, or all
 
 class AttentionCore {
  public:
@@ -49,7 +36,7 @@ class AttentionCore {
   // Returns why this executor cannot run the scheme here; empty if it can.
   [[nodiscard]] std::string refusal(Executor executor) const;
   // plan: {} is the executor that a model would take.
-  [[nodiscard]] CoreRun run(const AttendPlan& plan = {}, bool with_backward = true);
+  [[nodiscard]] Repetition run(const AttendPlan& plan = {});
   // Counts the multiply-adds of the formulas, two operations each, for visible pairs alone: 4 d per pair forward and 10
   // d backward, which computes the scores again, and the networks of DAPE and CDAPE (their part that reads the bias is
   // a table over distances). Tiles after the end of a stick are never computed, which is faster than this count.
@@ -63,9 +50,6 @@ class AttentionCore {
   [[nodiscard]] const Tensor& cotangent() const { return cotangent_; }
 
  private:
-  void count_operations();
-
-  CoreCase what_;
   Device device_;
   BareAttention scheme_;
   AttendInputs inputs_;
@@ -74,8 +58,5 @@ class AttentionCore {
   NamedTensors results_;
   double forward_operations_ = 0, backward_operations_ = 0;
 };
-
-// Adds a measurement's case to a line of JSON and a row of a table, before its figures.
-[[nodiscard]] Row row_of(const CoreCase& what, const std::string& engine);
 
 }  // namespace whence::bench

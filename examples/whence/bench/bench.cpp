@@ -7,7 +7,7 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/machine/placement.h"
+#include "examples/whence/report/table.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -50,28 +50,6 @@ Median median(std::vector<double> values) {
   return {at(0.5), (at(0.75) - at(0.25)) / 2};
 }
 
-void declare(CommandLine& line, Settings& settings, bool repeats) {
-  settings.threads = threads();
-  line.heading("Measuring");
-  if (repeats)
-    line.integer(
-        "repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"});
-  line.integer("threads", &settings.threads, Range<int>{1, 1024}, {"CPU threads"})
-      .flag("json", &settings.json, {"a line of JSON per measurement instead of tables"});
-  declare_device(line, &settings.device);
-}
-
-bool shows_page(CommandLine& line, const Settings& settings) {
-  if (line.shows_page()) return true;
-  set_threads(settings.threads);
-  return false;
-}
-
-void Times::add(const Repetition& one) {
-  forward.push_back(one.forward), backward.push_back(one.backward);
-  both.push_back(one.forward + (std::isnan(one.backward) ? 0 : one.backward));
-}
-
 Row& Row::add(std::string field, Json value, std::string heading, std::string text) {
   const double* number = value.as<double>();
   const bool known = !number || !std::isnan(*number);
@@ -97,24 +75,22 @@ Row& Row::add(const Times& times, const std::string& backward, const std::string
       .add("spread_ms", sum.spread);
 }
 
-Bench::Bench(std::string name, const Settings& settings, Device device, std::size_t steps)
+Bench::Bench(std::string name, const Options& options, Device device, std::size_t steps)
     : name_(std::move(name)),
-      settings_(settings),
+      options_(options),
       device_(device),
       progress_("bench " + name_, static_cast<std::int64_t>(steps), false) {
   install_interrupt_handler();
-  if (device.is_cpu()) {
-    ceilings_ = measure_ceilings();
-    if (!settings.json) std::cout << ceilings_.text() << '\n';
-    keep(Row()
-             .add("vectors", ceilings_.vectors)
-             .add("fma_gflops_alone", ceilings_.fma_gflops_alone)
-             .add("fma_gflops", ceilings_.fma_gflops)
-             .add("copy_gb_per_s", ceilings_.copy_gb_per_s)
-             .add("read_gb_per_s", ceilings_.read_gb_per_s)
-             .add("load", ceilings_.load));
-  }
-  std::cout << std::flush;
+  if (!device.is_cpu()) return;
+  ceilings_ = measure_ceilings();
+  if (!options.json) std::cout << ceilings_.text() << std::endl;
+  keep(Row()
+           .add("vectors", ceilings_.vectors)
+           .add("fma_gflops_alone", ceilings_.fma_gflops_alone)
+           .add("fma_gflops", ceilings_.fma_gflops)
+           .add("copy_gb_per_s", ceilings_.copy_gb_per_s)
+           .add("read_gb_per_s", ceilings_.read_gb_per_s)
+           .add("load", ceilings_.load));
 }
 
 Bench::~Bench() {
@@ -123,7 +99,18 @@ Bench::~Bench() {
   for (const auto& [title, rows] : tables_) {
     if (&title != &tables_.front().first) std::cout << '\n';
     if (!title.empty()) std::cout << title << '\n';
-    std::cout << table_of(rows).text();
+    std::vector<std::string> header;  // the columns of the first row, then further columns of later rows
+    for (const Row::Cells& cells : rows)
+      for (const auto& [heading, text] : cells)
+        if (std::ranges::find(header, heading) == header.end()) header.push_back(heading);
+    Table table(header);
+    for (const Row::Cells& cells : rows) {
+      std::vector<std::string> texts(header.size(), "-");
+      for (const auto& [heading, text] : cells)
+        texts[static_cast<std::size_t>(std::ranges::find(header, heading) - header.begin())] = text;
+      table.row(std::move(texts));
+    }
+    std::cout << table.text();
   }
   for (const std::string& text : notes_) std::cout << text << '\n';
   std::cout << std::flush;
@@ -135,22 +122,28 @@ void Bench::begin(const std::string& what) {
   progress_.note(what);
 }
 
-Times Bench::repeated(const std::function<Repetition()>& once) const {
-  (void)once();
-  Times times;
-  for (int round = 0; round < settings_.repetitions; ++round) {
-    stop_if_asked();
-    times.add(once());
+std::vector<Times> Bench::alternating(const std::vector<Run>& runs) const {
+  std::vector<Times> all(runs.size());
+  for (int round = -1; round < options_.repetitions; ++round) {  // the first round warms up
+    for (std::size_t k = 0; k < runs.size(); ++k) {
+      stop_if_asked();
+      const Repetition one = runs[k]();
+      Times& times = all[k];
+      times.kept = one.kept, times.peak = std::max(times.peak, one.peak);
+      if (round < 0) continue;
+      times.forward.push_back(one.forward), times.backward.push_back(one.backward);
+      times.both.push_back(one.forward + (std::isnan(one.backward) ? 0 : one.backward));
+    }
   }
-  return times;
+  return all;
 }
 
 void Bench::keep(const Row& row, const std::string& title) {
-  if (settings_.json && !row.line_.fields().empty()) {
+  if (options_.json && !row.line_.fields().empty()) {
     Json line{{"bench", name_}, {"device", to_string(device_)}, {"threads", threads()}};
     for (const auto& [field, value] : row.line_.fields()) line.add(field, value);
     std::cout << line.line() << '\n' << std::flush;
-  } else if (!settings_.json && !row.cells_.empty()) {
+  } else if (!options_.json && !row.cells_.empty()) {
     auto table = std::ranges::find(tables_, title, &decltype(tables_)::value_type::first);
     if (table == tables_.end()) table = tables_.insert(table, {title, {}});
     table->second.push_back(row.cells_);
@@ -158,23 +151,7 @@ void Bench::keep(const Row& row, const std::string& title) {
 }
 
 void Bench::note(const std::string& text) {
-  if (!settings_.json && std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
-}
-
-// Takes the columns of the first row, then further columns of later rows.
-Table Bench::table_of(const std::vector<Cells>& rows) {
-  std::vector<std::string> header;
-  for (const Cells& cells : rows)
-    for (const auto& [heading, text] : cells)
-      if (std::ranges::find(header, heading) == header.end()) header.push_back(heading);
-  Table table(header);
-  for (const Cells& cells : rows) {
-    std::vector<std::string> texts(header.size(), "-");
-    for (const auto& [heading, text] : cells)
-      texts[static_cast<std::size_t>(std::ranges::find(header, heading) - header.begin())] = text;
-    table.row(std::move(texts));
-  }
-  return table;
+  if (!options_.json && std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
 }
 
 void stop_if_asked() {

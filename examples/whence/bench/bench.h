@@ -1,4 +1,5 @@
-// The frame of every bench: options of time and machine, and its measurements as lines of JSON or tables.
+// The frame of `whence bench`: the options of all benches, the way to measure, and measurements as lines of JSON or
+// tables. The file of each bench has its cases.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +9,30 @@
 #include <vector>
 
 #include "examples/whence/bench/ceilings.h"
-#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/report/table.h"
+#include "examples/whence/machine/placement.h"
 #include "nn/io/safetensors.h"
 #include "nn/layers/module.h"
-#include "tensor/device.h"
 #include "tensor/tensor.h"
-
-namespace whence {}
 
 namespace whence::bench {
 
-// Options that every bench has.
-struct Settings {
-  int repetitions = 5, threads = 0;
-  bool json = false;
-  std::string device = "auto";
+struct Options {
+  std::string schemes = {}, executors = {}, lengths = {};  // empty: the bench's own
+  std::string gates = "both", models = "all";
+  std::int64_t heads = 12, head_dim = 64, batch = 0, tokens = 64;  // batch 0: the bench's own
+  double scale = 0.125;
+  bool recorded = false, profile = false, json = false;
+  int repetitions = 5;
+  MachineOptions machine = {};
 };
-// Declares them under the title "Measuring".
-void declare(CommandLine& line, Settings& settings, bool repeats = true);
-// True if the words request a page, which is printed. Otherwise reads the words, and sets the threads.
-[[nodiscard]] bool shows_page(CommandLine& line, const Settings& settings);
+
+// The benches. They print what they measure.
+void attention(const Options& options, const Placement& placement);
+void step(const Options& options, const Placement& placement);
+void ops(const Options& options, const Placement& placement);
+void decode(const Options& options, const Placement& placement);
 
 [[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined if there is none
 
@@ -44,13 +46,14 @@ struct Median {
 };
 [[nodiscard]] Median median(std::vector<double> values);  // REQUIRES: at least one
 
-// Milliseconds of one repetition; nan without backward.
+// Milliseconds of one repetition (backward nan: none), and MiB of attention above its operands.
 struct Repetition {
   double forward = 0, backward = 0;
+  double kept = 0, peak = 0;  // kept: by forward for backward
 };
 struct Times {
   std::vector<double> forward = {}, backward = {}, both = {};
-  void add(const Repetition& one);
+  double kept = 0, peak = 0;  // the last, the largest
 };
 
 [[nodiscard]] std::string text_of(const Median& figure);  // "38.2 ±1.1": three digits
@@ -78,35 +81,33 @@ class Row {
 class Bench {
  public:
   // `steps`: the number of begin() calls. On the CPU ceilings are measured.
-  Bench(std::string name, const Settings& settings, Device device, std::size_t steps);
+  Bench(std::string name, const Options& options, Device device, std::size_t steps);
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  const Settings& settings() const { return settings_; }
   const Ceilings& ceilings() const { return ceilings_; }
-  Device device() const { return device_; }
 
   // Prints what is measured next, for people who wait. Throws Interrupted on request.
   void begin(const std::string& what);
-  // Takes the settings' number of repetitions, after one to warm up.
-  [[nodiscard]] Times repeated(const std::function<Repetition()>& once) const;
+  // Takes the options' number of repetitions of each, after one to warm up. Runs alternate, so that other load on the
+  // machine affects all.
+  using Run = std::function<Repetition()>;
+  [[nodiscard]] std::vector<Times> alternating(const std::vector<Run>& runs) const;
+  [[nodiscard]] Times repeated(const Run& run) const { return alternating({run}).front(); }
   // Prints the line of JSON if requested, or keeps the row for the table under this title.
   void keep(const Row& row, const std::string& title = "");
   // Adds a line after the tables, printed once even if added repeatedly.
   void note(const std::string& text);
 
  private:
-  using Cells = Row::Cells;
-  static Table table_of(const std::vector<Cells>& rows);
-
   std::string name_;
-  const Settings& settings_;
+  const Options& options_;
   Device device_;
   Ceilings ceilings_;
   Progress progress_;
   std::int64_t begun_ = 0;
-  std::vector<std::pair<std::string, std::vector<Cells>>> tables_;  // by title
+  std::vector<std::pair<std::string, std::vector<Row::Cells>>> tables_;  // by title
   std::vector<std::string> notes_;
 };
 

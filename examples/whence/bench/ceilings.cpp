@@ -35,29 +35,11 @@ template <int bytes> [[gnu::always_inline]] inline float multiply_add(std::int64
   return std::accumulate(std::begin(lanes), std::end(lanes), 0.0F);
 }
 
-// Sums numbers in eight independent vectors.
-template <int bytes>
-[[gnu::always_inline]] inline std::uint64_t read_all(const std::uint64_t* from, std::size_t count) {
-  using Vector [[gnu::vector_size(bytes)]] = std::uint64_t;
-  constexpr std::size_t lanes = bytes / sizeof(std::uint64_t);
-  Vector sums[8] = {};
-  for (std::size_t at = 0; at + 8 * lanes <= count; at += 8 * lanes)
-    for (std::size_t k = 0; k < 8; ++k) {
-      Vector next;
-      std::memcpy(&next, from + at + k * lanes, bytes);
-      sums[k] += next;
-    }
-  std::uint64_t numbers[8 * lanes];
-  std::memcpy(numbers, sums, sizeof numbers);
-  return std::accumulate(std::begin(numbers), std::end(numbers), std::uint64_t{0});
-}
-
-// Both loops for the widest vectors of this CPU.
-struct Loops {
+// The loop for the widest vectors of this CPU.
+struct Loop {
   const char* vectors;
   int bytes;  // per vector
   float (*multiply_add)(std::int64_t rounds);
-  std::uint64_t (*read)(const std::uint64_t* from, std::size_t count);
 };
 
 #ifdef __x86_64__
@@ -65,22 +47,14 @@ struct Loops {
   return multiply_add<64>(rounds);
 }
 [[gnu::target("avx2,fma")]] float multiply_add_avx2(std::int64_t rounds) { return multiply_add<32>(rounds); }
-[[gnu::target("avx512f,avx512vl,fma")]] std::uint64_t read_avx512(const std::uint64_t* from, std::size_t count) {
-  return read_all<64>(from, count);
-}
-[[gnu::target("avx2,fma")]] std::uint64_t read_avx2(const std::uint64_t* from, std::size_t count) {
-  return read_all<32>(from, count);
-}
 #endif
 
-Loops widest_loops() {
+Loop widest_loop() {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-    return {"AVX-512", 64, multiply_add_avx512, read_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return {"AVX2", 32, multiply_add_avx2, read_avx2};
+  if (__builtin_cpu_supports("avx512f")) return {"AVX-512", 64, multiply_add_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {"AVX2", 32, multiply_add_avx2};
 #endif
-  return {"baseline", 16, multiply_add<16>, read_all<16>};
+  return {"baseline", 16, multiply_add<16>};
 }
 
 // Runs work(worker) on this many workers at once and takes the best of a few: other load on the machine does not lower
@@ -95,13 +69,13 @@ double best_seconds(int workers, const std::function<void(std::size_t worker)>& 
   return best;
 }
 
-double fma_gflops(const Loops& loops, int workers) {
+double fma_gflops(const Loop& loop, int workers) {
   constexpr std::int64_t rounds = 1 << 21;
   std::vector<float> kept(static_cast<std::size_t>(workers));  // keeps the results used
-  const double seconds = best_seconds(workers, [&](std::size_t worker) { kept[worker] = loops.multiply_add(rounds); });
+  const double seconds = best_seconds(workers, [&](std::size_t worker) { kept[worker] = loop.multiply_add(rounds); });
   if (!std::ranges::all_of(kept, [](float x) { return std::isfinite(x); }))
     throw Error("bench: multiply-adds near 1 left their range");
-  const double per_round = 12.0 * 2 * loops.bytes / sizeof(float);
+  const double per_round = 12.0 * 2 * loop.bytes / sizeof(float);
   return per_round * static_cast<double>(rounds) * workers / seconds / 1e9;
 }
 
@@ -114,18 +88,6 @@ double copy_gb_per_s(int workers) {
   return 2.0 * static_cast<double>(part) * workers / seconds / 1e9;
 }
 
-double read_gb_per_s(const Loops& loops, int workers) {
-  constexpr std::size_t count = std::size_t(32) << 20;  // numbers of 8 bytes, beyond any cache here
-  const std::vector<std::uint64_t> from(count, 1);
-  const std::size_t part = count / static_cast<std::size_t>(workers) / 64 * 64;
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(workers));
-  const double seconds =
-      best_seconds(workers, [&](std::size_t worker) { sums[worker] = loops.read(from.data() + worker * part, part); });
-  for (const std::uint64_t sum : sums)  // keeps the results used
-    if (sum != part) throw Error("bench: numbers that were read had another sum");
-  return 8.0 * static_cast<double>(part) * workers / seconds / 1e9;
-}
-
 }  // namespace
 
 std::string Ceilings::text() const {
@@ -134,13 +96,29 @@ std::string Ceilings::text() const {
       " GB/s read and written, read alone ", fixed(read_gb_per_s, 1), "; load ", fixed(load, 1));
 }
 
-double measure_read_gb_per_s() { return read_gb_per_s(widest_loops(), threads()); }
+// Eight sums hide the latency of their additions; one core reads memory slower than it adds.
+double measure_read_gb_per_s() {
+  const int workers = threads();
+  const std::vector<std::uint64_t> from(std::size_t(32) << 20, 1);  // 256 MiB, beyond any cache here
+  const std::size_t part = from.size() / static_cast<std::size_t>(workers) / 64 * 64;
+  std::vector<std::uint64_t> found(static_cast<std::size_t>(workers));
+  const double seconds = best_seconds(workers, [&](std::size_t worker) {
+    const std::uint64_t* const mine = from.data() + worker * part;
+    std::uint64_t sums[8] = {};
+    for (std::size_t n = 0; n < part; n += 8)
+      for (std::size_t k = 0; k < 8; ++k) sums[k] += mine[n + k];
+    found[worker] = std::accumulate(std::begin(sums), std::end(sums), std::uint64_t{0});
+  });
+  if (std::ranges::any_of(found, [part](std::uint64_t sum) { return sum != part; }))  // keeps the results used
+    throw Error("bench: numbers that were read had another sum");
+  return 8.0 * static_cast<double>(part) * workers / seconds / 1e9;
+}
 
 Ceilings measure_ceilings() {
-  const Loops loops = widest_loops();
-  Ceilings found{.vectors = loops.vectors};
-  found.fma_gflops_alone = fma_gflops(loops, 1);
-  found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(loops, threads());
+  const Loop loop = widest_loop();
+  Ceilings found{.vectors = loop.vectors};
+  found.fma_gflops_alone = fma_gflops(loop, 1);
+  found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(loop, threads());
   found.copy_gb_per_s = copy_gb_per_s(threads());
   found.read_gb_per_s = measure_read_gb_per_s();
   if (getloadavg(&found.load, 1) != 1) found.load = Ceilings::unknown;

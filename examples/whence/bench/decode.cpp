@@ -4,13 +4,10 @@
 #include <memory>
 
 #include "autograd/recording.h"
-#include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"
-#include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/machine/named_models.h"
-#include "examples/whence/machine/placement.h"
+#include "examples/whence/machine/models.h"
 #include "nn/decoding.h"
 #include "nn/scheme.h"
 #include "nn/training/precision.h"
@@ -21,55 +18,25 @@
 namespace whence::bench {
 namespace {
 
-struct Options {
-  std::string schemes = "absolute,alibi", precision = "f32";
-  std::int64_t prompt = 64, tokens = 64, vocabulary = 256, kv_heads = 0;
-  Settings settings;
-};
+constexpr std::int64_t vocabulary = 256;
 
-// GPT-2 small, whose blocks have 85 M parameters, with the vocabulary of bytes.
-TransformerOptions model_of(const std::string& scheme, const Options& options) {
-  TransformerOptions model = named_model("gpt2-124m", scheme);
-  model.kv_heads = options.kv_heads;
-  model.vocabulary = options.vocabulary, model.length = options.prompt + options.tokens;
-  model.dropout = model.pattern_dropout = model.hidden_dropout = 0;
-  return model;
-}
-
-// The prompt and the later tokens, drawn uniformly: the model is timed, not the choice of a token.
-Tensor drawn_text(const Options& options) {
-  const Tensor text = Tensor::empty({1, options.prompt + options.tokens}, DType::i64);
+// Tokens of the prompt and after it, drawn uniformly: the model is timed, not the choice of a token.
+Tensor drawn_text(const DecodeSizes& sizes) {
+  const Tensor text = Tensor::empty({1, sizes.prompt + sizes.tokens}, DType::i64);
   const Stream stream(0, "bench decode");
   for (index_t n = 0; n < text.numel(); ++n)
-    text.data<index_t>()[n] =
-        stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(options.vocabulary));
+    text.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), vocabulary);
   return text;
 }
 
-void keep(Bench& bench, const Options& options, const Transformer& model, Times times, const Row& more) {
-  for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options.tokens);
-  const Median token = median(times.both);
-  const double bytes =
-      static_cast<double>(model.parameter_count()) * static_cast<double>(size_of(storage_dtype_of(options.precision)));
-  const double share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s;
-  bench.keep(Row()
-                 .add("scheme", model.scheme(), "scheme")
-                 .add("precision", options.precision)
-                 .add("parameters", model.parameter_count())
-                 .add("prompt", options.prompt)
-                 .add("tokens", options.tokens)
-                 .add("kv_heads", model.options().key_heads())
-                 .add("ms", token.value, "ms of a token", text_of(token))
-                 .add("spread_ms", token.spread)
-                 .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
-                 .add("fraction", share, "of reading", percent_of(share))
-                 .add(more));
-}
-
-std::shared_ptr<const Transformer> drawn_model(const std::string& scheme, const Options& options, Device device) {
-  const auto model = std::make_shared<Transformer>(model_of(canonical_text(parse_schemes(scheme)), options));
+// Returns a GPT-2 small, whose blocks have 85 M parameters, with the vocabulary of bytes.
+std::shared_ptr<const Transformer> drawn_model(const DecodeSizes& sizes, DType precision, Device device) {
+  TransformerOptions options = named_model("gpt2-124m", canonical_text(parse_schemes(sizes.scheme)));
+  options.kv_heads = sizes.kv_heads, options.vocabulary = vocabulary, options.length = sizes.prompt + sizes.tokens;
+  options.dropout = options.pattern_dropout = options.hidden_dropout = 0;
+  const auto model = std::make_shared<Transformer>(options);
   model->initialise(0);
-  model->to(storage_dtype_of(options.precision));
+  model->to(precision);
   model->to(device);
   return model;
 }
@@ -102,67 +69,62 @@ Reading read(const Transformer& model, const Tensor& text, std::int64_t prompt) 
   return reading;
 }
 
-void measure(Bench& bench, const Options& options, const std::string& scheme) {
-  bench.begin(scheme);
-  const auto model = drawn_model(scheme, options, bench.device());
-  const Tensor text = drawn_text(options);
+void measure(Bench& bench, const DecodeSizes& sizes, const Placement& placement) {
+  bench.begin(to_text(sizes.scheme, ", after ", sizes.prompt, " tokens"));
+  const auto model = drawn_model(sizes, placement.precision, placement.device);
+  const Tensor text = drawn_text(sizes);
   Reading reading;
-  const Times times = bench.repeated([&]() -> Repetition {
-    reading = read(*model, text, options.prompt);
+  Times times = bench.repeated([&]() -> Repetition {
+    reading = read(*model, text, sizes.prompt);
     return {reading.milliseconds, std::nan("")};
   });
-  const double mib = static_cast<double>(reading.cache_bytes) / (1 << 20);
-  Row more;
-  more.add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2));
-  if (bench.device().is_gpu()) {
+  for (double& milliseconds : times.both) milliseconds /= static_cast<double>(sizes.tokens);
+  const Median token = median(times.both);
+  const double bytes =
+                   static_cast<double>(model->parameter_count()) * static_cast<double>(size_of(placement.precision)),
+               share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s,
+               cache = static_cast<double>(reading.cache_bytes) / (1 << 20);
+  Row row;
+  row.add("scheme", model->scheme(), "scheme")
+      .add("precision", to_string(placement.precision))
+      .add("parameters", model->parameter_count())
+      .add("prompt", sizes.prompt, "after")
+      .add("tokens", sizes.tokens)
+      .add("kv_heads", model->options().key_heads())
+      .add("ms", token.value, "ms of a token", text_of(token))
+      .add("spread_ms", token.spread)
+      .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
+      .add("fraction", share, "of reading", percent_of(share))
+      .add("cache_mib", cache, "MiB of keys and values", fixed(cache, 2));
+  if (placement.device.is_gpu()) {
     const bool recorded = reading.no_graph.empty() && reading.of_second > reading.launches;
-    more.add("launches", reading.launches, "launches of a token")
+    row.add("launches", reading.launches, "launches of a token")
         .add("graph_launches", recorded ? reading.of_second - reading.launches : 0, "of its graph")
         .add("no_graph", reading.no_graph, "why no graph");
   }
-  keep(bench, options, *model, times, more);
+  bench.keep(row);
 }
-
-int run(CommandLine& line) {
-  Options options;
-  using Count = Range<std::int64_t>;
-  line.heading("Cases")
-      .text("schemes", &options.schemes, {"positional schemes, commas between them"})
-      .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, in one pass", "tokens"})
-      .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn after it, one by one", "tokens"})
-      .integer(
-          "kv-heads", &options.kv_heads, Count{0, 12}, {"heads of keys and values, for 12 heads of queries; 0: 12"})
-      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"the model's vocabulary", "tokens"})
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of parameters and activations"});
-  declare(line, options.settings);
-  line.example("whence bench decode --schemes alibi --kv-heads 4", "keys and values shared by three heads each");
-  if (shows_page(line, options.settings)) return 0;
-  const Device device = choose_device(options.settings.device).device;
-  const std::vector<std::string> schemes = list_of(options.schemes);
-  Bench bench("decode", options.settings, device, schemes.size());
-  for (const std::string& scheme : schemes) measure(bench, options, scheme);
-  return 0;
-}
-
-const RegisterCommand registered{{"bench decode", Purpose::machine,
-    "tokens that a GPT-2 draws one by one, as a share of what the machine reads", run}};
 
 }  // namespace
 
+void decode(const Options& options, const Placement& placement) {
+  const auto schemes = list_of(options.schemes.empty() ? "absolute,alibi" : options.schemes);
+  const auto prompts = numbers_of(options.lengths.empty() ? "64" : options.lengths, "--lengths");
+  Bench bench("decode", options, placement.device, schemes.size() * prompts.size());
+  for (const std::string& scheme : schemes)
+    for (const std::int64_t prompt : prompts) measure(bench, {scheme, prompt, options.tokens}, placement);
+}
+
 Measured measured_decode(const DecodeSizes& sizes, const std::string& precision, Device device) {
-  Options options;
-  options.prompt = sizes.prompt, options.tokens = sizes.tokens, options.precision = precision;
-  options.vocabulary = sizes.vocabulary, options.kv_heads = sizes.kv_heads;
-  const auto model = drawn_model(sizes.scheme, options, device);
-  const Tensor text = drawn_text(options);
+  const auto model = drawn_model(sizes, storage_dtype_of(precision), device);
+  const Tensor text = drawn_text(sizes);
   const auto last = std::make_shared<Reading>();
   Measured measured{.name = sizes.scheme,
       .given = {{"tokens", text}},
-      .run =
-          [=] {
-            *last = read(*model, text, sizes.prompt);
-            return CoreRun{{last->milliseconds, std::nan("")}};
-          },
+      .run = [=]() -> Repetition {
+        *last = read(*model, text, sizes.prompt);
+        return {last->milliseconds, std::nan("")};
+      },
       .results =
           [last] {
             return NamedTensors{{"logits", last->logits}};

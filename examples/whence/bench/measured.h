@@ -1,4 +1,4 @@
-// Cases of the benches one by one, for a program that alternates them with other measurements (python/benches.cpp).
+// Cases of the benches one by one, also for a program that alternates them with other measurements (python/benches.cpp).
 #pragma once
 
 #include <functional>
@@ -6,14 +6,13 @@
 #include <vector>
 
 #include "examples/whence/bench/attention_core.h"
-#include "examples/whence/machine/placement.h"
 
 namespace whence::bench {
 
 struct Measured {
   std::string name;                       // "cope, sparse gates, length 512"
   NamedTensors given;                     // the initial numbers
-  std::function<CoreRun()> run;           // one repetition; without backward: nan; peak: 0 if not counted
+  std::function<Repetition()> run;        // peak: 0 if not counted
   std::function<NamedTensors()> results;  // of the last run; for a step: of the first batch, before any step
   std::int64_t heads = 0;                 // for a model
 };
@@ -31,7 +30,7 @@ struct StepSizes {
 // Reads tokens after a prompt, one by one.
 struct DecodeSizes {
   std::string scheme;
-  std::int64_t prompt = 64, tokens = 64, kv_heads = 0, vocabulary = 256;
+  std::int64_t prompt = 64, tokens = 64, kv_heads = 0;
 };
 [[nodiscard]] Measured measured_decode(const DecodeSizes& sizes, const std::string& precision, Device device);
 

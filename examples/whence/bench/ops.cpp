@@ -2,15 +2,13 @@
 // operations of a matrix product. On the CPU also the cost of an op on four numbers above its kernel.
 #include <algorithm>
 #include <functional>
+#include <memory>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"
-#include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/machine/placement.h"
 #include "nn/training/precision.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
@@ -19,12 +17,6 @@
 
 namespace whence::bench {
 namespace {
-
-struct Options {
-  std::string precision = "f32";
-  double scale = 0.125;
-  Settings settings;
-};
 
 // One op at one size, with its operands and its bound.
 struct Case {
@@ -105,121 +97,91 @@ Measured measured(const Case& each) {
     *found = {{"output", y.detach()}};
     for (std::size_t k = 0; k < gradients.size(); ++k)
       found->emplace_back("gradient of input " + std::to_string(k), gradients[k]);
-    return CoreRun{{(middle - start) * 1e3 / series, (end - middle) * 1e3 / series}};
+    return Repetition{(middle - start) * 1e3 / series, (end - middle) * 1e3 / series};
   };
   return measured;
 }
 
-class OpsBench {
- public:
-  OpsBench(const Options& options, Device device)
-      : options_(options),
-        list_(cases(options.scale, storage_dtype_of(options.precision), device)),
-        bench_("ops", options.settings, device, list_.size()) {}
+void measure(Bench& bench, const Case& each, DType precision) {
+  bench.begin(each.name);
+  const Measured one = measured(each);
+  const Times times = bench.repeated(one.run);
+  const double forward = median(times.forward).value,
+               moved = each.bytes(named(one.results(), "output")) / forward / 1e6;
+  const bool product = each.operations > 0;
+  const double fraction =
+      product ? bench.ceilings().milliseconds_of(each.operations) / forward : moved / bench.ceilings().copy_gb_per_s;
+  Row row;
+  row.add("op", each.name, "op").add("precision", to_string(precision));
+  row.add(times, "backward ms", "")
+      .add("forward_gb_per_s", moved)
+      .add("fraction", fraction, "forward, of its ceiling", percent_of(fraction));
+  if (product)
+    row.add("forward_tflop_per_s", each.operations / forward / 1e9)
+        .add("backward_tflop_per_s", 2 * each.operations / median(times.backward).value / 1e9);
+  bench.keep(row);
+}
 
-  void run() {
-    for (const Case& each : list_) measure(each);
-    if (!bench_.device().is_cpu()) return;
-    set_threads(1);
-    measure_overheads();
-    set_threads(options_.settings.threads);
+// Returns nanoseconds per call, the best of 20 rounds: disturbances last longer than a round.
+template <class F> double nanoseconds(const F& f) {
+  constexpr int calls = 5000;
+  double best = 1e9;
+  for (int round = 0; round < 20; ++round) {
+    const double start = steady_seconds();
+    for (int call = 0; call < calls; ++call) f();
+    best = std::min(best, (steady_seconds() - start) / calls);
   }
+  return best * 1e9;
+}
 
- private:
-  void measure(const Case& each) {
-    bench_.begin(each.name);
-    const Measured one = measured(each);
-    const Times times = bench_.repeated(one.run);
-    keep(each, each.bytes(named(one.results(), "output")), times);
-  }
-
-  void keep(const Case& each, double bytes, const Times& times) {
-    const double forward = median(times.forward).value, moved = bytes / forward / 1e6;
-    const bool product = each.operations > 0;
-    const double fraction = product ? bench_.ceilings().milliseconds_of(each.operations) / forward
-                                    : moved / bench_.ceilings().copy_gb_per_s;
-    Row row;
-    row.add("op", each.name, "op").add("precision", options_.precision);
-    row.add(times, "backward ms", "")
-        .add("forward_gb_per_s", moved)
-        .add("fraction", fraction, "forward, of its ceiling", percent_of(fraction));
-    if (product)
-      row.add("forward_tflop_per_s", each.operations / forward / 1e9)
-          .add("backward_tflop_per_s", 2 * each.operations / median(times.backward).value / 1e9);
-    bench_.keep(row);
-  }
-
-  // Returns nanoseconds per call, the best of 20 rounds: disturbances last longer than a round.
-  template <class F> static double nanoseconds(const F& f) {
-    constexpr int calls = 5000;
-    double best = 1e9;
-    for (int round = 0; round < 20; ++round) {
-      const double start = steady_seconds();
-      for (int call = 0; call < calls; ++call) f();
-      best = std::min(best, (steady_seconds() - start) / calls);
-    }
-    return best * 1e9;
-  }
-
-  template <class Kernel, class Op> void measure_overhead(const std::string& name, const Kernel& kernel, const Op& op) {
+void measure_overheads(Bench& bench) {
+  const Tensor a = requires_grad(Tensor::ones({4})), b = requires_grad(Tensor::ones({4})), out = Tensor::empty({4});
+  const Tensor m = requires_grad(Tensor::ones({4, 4})), product = Tensor::empty({4, 4});
+  const Shape square{2, 2};
+  Kernels& cpu = kernels(Device::cpu());
+  const auto overhead = [&](const char* name, const auto& kernel, const auto& op) {
     stop_if_asked();
     const double alone = nanoseconds(kernel), recorded = nanoseconds(op);
     const NoGrad no_grad;
     const double plain = nanoseconds(op);
-    bench_.keep(Row()
-                    .add("op", name, "op")
-                    .add("kernel_ns", alone, "kernel alone ns", fixed(alone, 0))
-                    .add("not_recorded_ns", plain, "not recorded ns", fixed(plain, 0))
-                    .add("recorded_ns", recorded, "recorded ns", fixed(recorded, 0))
-                    .add("", "", "above its kernel, recorded ns", fixed(recorded - alone, 0)),
+    bench.keep(Row()
+                   .add("op", name, "op")
+                   .add("kernel_ns", alone, "kernel alone ns", fixed(alone, 0))
+                   .add("not_recorded_ns", plain, "not recorded ns", fixed(plain, 0))
+                   .add("recorded_ns", recorded, "recorded ns", fixed(recorded, 0))
+                   .add("", "", "above its kernel, recorded ns", fixed(recorded - alone, 0)),
         "cost of an op on a handful of numbers, one thread:");
-  }
-
-  void measure_overheads() {
-    const Tensor a = requires_grad(Tensor::ones({4})), b = requires_grad(Tensor::ones({4})), out = Tensor::empty({4});
-    const Tensor m = requires_grad(Tensor::ones({4, 4})), product = Tensor::empty({4, 4});
-    const Shape square{2, 2};
-    measure_overhead(
-        "add [4]", [&] { kernels(Device::cpu()).binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
-    measure_overhead(
-        "sigmoid [4]", [&] { kernels(Device::cpu()).unary(functions::Sigmoid{}, {}, a, out); },
-        [&] { (void)sigmoid(a); });
-    measure_overhead(
-        "matmul [4,4]", [&] { kernels(Device::cpu()).matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
-    measure_overhead(
-        "softmax [4,4]", [&] { kernels(Device::cpu()).softmax(m, {}, product); }, [&] { (void)softmax(m); });
-    measure_overhead(
-        "reshape [4]", [&] { (void)raw::reshape(a, square); }, [&] { (void)reshape(a, square); });
-    const double chain = nanoseconds([&] {
-      Tensor y = a;
-      for (int k = 0; k < 10; ++k) y = sigmoid(y);
-      (void)grad(y, b.detach(), {a});
-    }) / 10;
-    bench_.keep(Row().add("op", "sigmoid [4], forward, backward and freed").add("recorded_ns", chain));
-    bench_.note("ten sigmoids of [4], forward, backward and freed: " + fixed(chain, 0) + " ns per op");
-  }
-
-  const Options& options_;
-  std::vector<Case> list_;
-  Bench bench_;
-};
-
-int run(CommandLine& line) {
-  Options options;
-  line.heading("Cases")
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of all numbers"})
-      .number("scale", &options.scale, Range<double>{0, 1, true},
-          {"scale of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
-  declare(line, options.settings);
-  if (shows_page(line, options.settings)) return 0;
-  OpsBench(options, choose_device(options.settings.device).device).run();
-  return 0;
+  };
+  overhead(
+      "add [4]", [&] { cpu.binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
+  overhead(
+      "sigmoid [4]", [&] { cpu.unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
+  overhead(
+      "matmul [4,4]", [&] { cpu.matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
+  overhead(
+      "softmax [4,4]", [&] { cpu.softmax(m, {}, product); }, [&] { (void)softmax(m); });
+  overhead(
+      "reshape [4]", [&] { (void)raw::reshape(a, square); }, [&] { (void)reshape(a, square); });
+  const double chain = nanoseconds([&] {
+    Tensor y = a;
+    for (int k = 0; k < 10; ++k) y = sigmoid(y);
+    (void)grad(y, b.detach(), {a});
+  }) / 10;
+  bench.keep(Row().add("op", "sigmoid [4], forward, backward and freed").add("recorded_ns", chain));
+  bench.note("ten sigmoids of [4], forward, backward and freed: " + fixed(chain, 0) + " ns per op");
 }
 
-const RegisterCommand registered{
-    {"bench ops", Purpose::machine, "single ops, forward and backward, and what an op costs above its kernel", run}};
-
 }  // namespace
+
+void ops(const Options& options, const Placement& placement) {
+  const std::vector<Case> list = cases(options.scale, placement.precision, placement.device);
+  Bench bench("ops", options, placement.device, list.size());
+  for (const Case& each : list) measure(bench, each, placement.precision);
+  if (!placement.device.is_cpu()) return;
+  set_threads(1);
+  measure_overheads(bench);
+  set_threads(options.machine.threads);
+}
 
 std::vector<Measured> measured_ops(double scale, DType dtype, Device device) {
   std::vector<Measured> all;

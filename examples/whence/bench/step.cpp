@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/capture.h"
 #include "autograd/inspect/observers.h"
-#include "autograd/ops.h"
-#include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"
-#include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/machine/model_plan.h"
-#include "examples/whence/machine/named_models.h"
-#include "examples/whence/machine/placement.h"
-#include "examples/whence/run/training.h"
+#include "examples/whence/machine/memory.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/training/training.h"
-#include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
@@ -29,13 +22,6 @@
 
 namespace whence::bench {
 namespace {
-
-struct Options {
-  std::string models = "all", schemes, executor = "auto", precision = "f32";
-  std::int64_t batch = 0, length = 0;
-  bool profile = false, recorded = false, probes = false;
-  Settings settings;
-};
 
 // A model on random tokens.
 struct Case {
@@ -61,7 +47,7 @@ std::vector<Case> known_cases() {
       {"toy", 4, 40, toy, "absolute,cope"}};
 }
 
-std::vector<Case> cases_of(const Options& options) {
+std::vector<Case> steps_of(const Options& options) {
   const std::vector<Case> known = known_cases();
   const std::vector<std::string> wanted = list_of(options.models);
   for (const std::string& name : wanted)
@@ -71,11 +57,14 @@ std::vector<Case> cases_of(const Options& options) {
   for (const Case& model : known) {
     if (options.models != "all" && std::ranges::find(wanted, model.model) == wanted.end()) continue;
     for (const std::string& scheme : list_of(options.schemes.empty() ? model.schemes : options.schemes)) {
-      Case& each = cases.emplace_back(model);
-      if (options.batch > 0) each.batch = options.batch;
-      if (options.length > 0) each.length = options.length;
-      each.options.scheme = canonical_text(parse_schemes(scheme)), each.options.executor = options.executor;
-      each.options.length = std::max(each.options.length, each.length);
+      for (const std::int64_t length :
+          options.lengths.empty() ? std::vector{model.length} : numbers_of(options.lengths, "--lengths")) {
+        Case& each = cases.emplace_back(model);
+        if (options.batch > 0) each.batch = options.batch;
+        each.length = length, each.options.length = std::max(each.options.length, length);
+        each.options.scheme = canonical_text(parse_schemes(scheme));
+        if (!options.executors.empty()) each.options.executor = options.executors;
+      }
     }
   }
   return cases;
@@ -98,28 +87,6 @@ struct Profile {
   std::map<std::string, double> parts, ops;
   double total = 0;
 };
-
-// The cost of a step's probes.
-struct Probes {
-  std::int64_t calls = 0;  // in one step
-  double share = 0;        // of the step, while no probe is watched
-  Median watched;          // a step with a watch for a name that does not occur, relative to a step without
-};
-
-// Times one unwatched probe: the median of rounds, because a few of them are disturbed.
-double nanoseconds_of_probe() {
-  constexpr int calls = 10000;
-  const Tensor x = Tensor::ones({1});
-  std::vector<double> rounds;
-  std::int64_t defined = 0;
-  for (int round = 0; round < 200; ++round) {
-    const double start = steady_seconds();
-    for (int call = 0; call < calls; ++call) defined += probe("x", x).defined();
-    rounds.push_back((steady_seconds() - start) / calls * 1e9);
-  }
-  if (defined != 200 * calls) fail("bench step", "a probe lost its tensor");
-  return median(rounds).value;
-}
 
 std::string part_of(const OpTime& time) {
   const std::string op = time.op;
@@ -180,28 +147,6 @@ class Training {
     return found;
   }
 
-  Probes probes(int repetitions, double nanoseconds) {
-    Probes found;
-    std::vector<double> alone, ratios;
-    for (int round = 0; round < repetitions; ++round) {
-      stop_if_asked();
-      // The two alternate in order, so that other load affects both.
-      double both[2];
-      for (const bool watched : {round % 2 == 0, round % 2 != 0}) {
-        std::optional<Capture> nothing;
-        if (watched) nothing.emplace();
-        const double start = steady_seconds();
-        (void)step();
-        both[watched] = steady_seconds() - start;
-        if (nothing) found.calls = nothing->passes();
-      }
-      alone.push_back(both[0]), ratios.push_back(both[1] / both[0]);
-    }
-    found.share = static_cast<double>(found.calls) * nanoseconds / 1e9 / median(alone).value;
-    found.watched = median(ratios);
-    return found;
-  }
-
   // Returns copies of what a peer needs to take the same steps: steps overwrite weights.
   NamedTensors given() const {
     const TrainingBatch batch = random_batch(what_, 0);
@@ -239,169 +184,101 @@ class Training {
   double forward_done_ = std::nan("");  // by the clock; unknown for a recorded step
 };
 
-class StepBench {
- public:
-  StepBench(const Options& options, const Placement& placement)
-      : options_(options),
-        placement_(placement),
-        cases_(cases_of(options)),
-        bench_("step", options.settings, placement.device, cases_.size()) {}
+DeviceTraffic traffic(Device device) { return device.is_gpu() ? runtime_of(device).traffic() : DeviceTraffic{}; }
 
-  void run() {
-    for (const Case& what : cases_) measure(what);
+void profile(Bench& bench, Training& training, const Case& what, int repetitions) {
+  std::vector<Profile> profiles;
+  for (int round = 0; round < repetitions; ++round) {
+    stop_if_asked();
+    profiles.push_back(training.profile());
   }
-
- private:
-  // OutOfMemory, before any part of the model is made, if a step cannot fit.
-  [[nodiscard]] std::string memory_of_step(const Case& what) const {
-    const TrainingMemory memory = require_step_memory({.model = what.options,
-                                                          .sequences = what.batch,
-                                                          .length = what.length,
-                                                          .device = placement_.device,
-                                                          .precision = placement_.precision},
-        free_memory(placement_.device));
-    return to_text("memory: ", bytes_text(memory.peak), " at the peak of a step");
+  // The median step as measured: parts of different steps would not add up.
+  std::ranges::sort(profiles, {}, &Profile::total);
+  const Profile& middle = profiles[profiles.size() / 2];
+  const std::string title = to_text("where ", fixed(middle.total * 1e3, 1), " ms of ", what.text(), " go:");
+  Row record;
+  record.add("model", what.model).add("scheme", what.options.scheme).add("profile_ms", middle.total * 1e3);
+  const auto show = [&](const std::string& name, double seconds) {
+    bench.keep(Row()
+                   .add("", name, "part")
+                   .add("", seconds, "ms", fixed(seconds * 1e3, 2))
+                   .add("", seconds, "share", fixed(100 * seconds / middle.total, 1) + " %"),
+        title);
+  };
+  for (const auto& [part, seconds] : middle.parts) {
+    record.add(part, seconds / middle.total);
+    show(part, seconds);
+    for (const auto& [op, its] : middle.ops)
+      if (op.starts_with(part + ":") && its > 0.01 * middle.total) show("  " + op.substr(part.size() + 2), its);
   }
-
-  [[nodiscard]] DeviceTraffic traffic() const {
-    return placement_.device.is_gpu() ? runtime_of(placement_.device).traffic() : DeviceTraffic{};
-  }
-
-  void measure(const Case& what) {
-    bench_.begin(to_text(what.text(), "; ", memory_of_step(what)));
-    Training training(what, placement_, options_.recorded);
-    Allocator& allocator = memory_of(placement_.device);
-    allocator.reset_peak();
-    (void)training.step();  // later steps find Adam's moments in place
-    DeviceTraffic before;   // before the last step
-    const Times times = bench_.repeated([&] {
-      before = traffic();
-      return training.step();
-    });
-    const DeviceTraffic after = traffic();
-    Row more;
-    more.add("peak_mib", static_cast<double>(allocator.statistics().peak) / 1048576);
-    if (placement_.device.is_gpu()) {
-      const ProductCount all = after.products - before.products, unaligned = after.unaligned - before.unaligned;
-      const double share = static_cast<double>(unaligned.multiplications) / static_cast<double>(all.multiplications);
-      more.add("launches", after.launches - before.launches, "launches")
-          .add("bytes_to_device", after.bytes_to_device - before.bytes_to_device, "bytes to it")
-          .add("unaligned_products", unaligned.products, "unaligned products")
-          .add("unaligned_share", share, "of multiplications", fixed(100 * share, 2) + " %");
-    }
-    keep(what, training.model(), times, more);
-    if (options_.profile) profile(training, what);
-    if (options_.probes) probes(training, what);
-  }
-
-  void keep(const Case& what, const Transformer& model, const Times& times, const Row& more) {
-    const double milliseconds = median(times.both).value;
-    const double per_second = static_cast<double>(what.tokens()) / milliseconds * 1e3;
-    const TrainingOperations cost = training_operations(what.options, what.length);
-    const double products = cost.products.products + cost.attention.products + cost.scheme.products;
-    const double share =
-        options_.precision == "f32"
-            ? bench_.ceilings().milliseconds_of(products * static_cast<double>(what.tokens())) / milliseconds
-            : std::nan("");
-    const std::string executor = model.attention(0).explain(
-        placement_.device, placement_.precision, what.batch, what.length, what.options.causal);
-    bench_.keep(described(what)
-                    .add("executor", executor.substr(0, executor.find(' ')))
-                    .add("parameters", model.parameter_count())
-                    .add("length", what.length)
-                    .add("batch", what.batch)
-                    .add("precision", options_.precision)
-                    .add("form", options_.recorded ? "graph" : "steps")
-                    .add(times, "backward, update ms")
-                    .add("tokens_per_second", per_second, "tokens/s", fixed(per_second, 0))
-                    .add("fraction", share, "of FMA peak", percent_of(share))
-                    .add(more));
-  }
-
-  static Row described(const Case& what) {
-    return Row().add("model", what.model, "model").add("scheme", what.options.scheme, "scheme");
-  }
-
-  void profile(Training& training, const Case& what) {
-    std::vector<Profile> profiles;
-    for (int round = 0; round < options_.settings.repetitions; ++round) {
-      stop_if_asked();
-      profiles.push_back(training.profile());
-    }
-    // The median step as measured: parts of different steps would not add up.
-    std::ranges::sort(profiles, {}, &Profile::total);
-    const Profile& middle = profiles[profiles.size() / 2];
-    const std::string title = to_text("where ", fixed(middle.total * 1e3, 1), " ms of ", what.text(), " go:");
-    Row record;
-    record.add("model", what.model).add("scheme", what.options.scheme).add("profile_ms", middle.total * 1e3);
-    const auto show = [&](const std::string& name, double seconds) {
-      bench_.keep(Row()
-                      .add("", name, "part")
-                      .add("", seconds, "ms", fixed(seconds * 1e3, 2))
-                      .add("", seconds, "share", fixed(100 * seconds / middle.total, 1) + " %"),
-          title);
-    };
-    for (const auto& [part, seconds] : middle.parts) {
-      record.add(part, seconds / middle.total);
-      show(part, seconds);
-      for (const auto& [op, its] : middle.ops)
-        if (op.starts_with(part + ":") && its > 0.01 * middle.total) show("  " + op.substr(part.size() + 2), its);
-    }
-    bench_.keep(record);
-  }
-
-  void probes(Training& training, const Case& what) {
-    const double nanoseconds = nanoseconds_of_probe();
-    const Probes found = training.probes(options_.settings.repetitions, nanoseconds);
-    bench_.keep(described(what)
-                    .add("probes", found.calls, "probes in a step")
-                    .add("probe_ns", nanoseconds, "ns of one", fixed(nanoseconds, 2))
-                    .add("probe_share", found.share, "share of the step", fixed(100 * found.share, 6) + " %")
-                    .add("watched_ratio", found.watched.value, "step under a capture", text_of(found.watched))
-                    .add("watched_ratio_spread", found.watched.spread),
-        "what probes cost in a step while nothing looks, and a step under a capture that matches nothing:");
-  }
-
-  const Options& options_;
-  Placement placement_;
-  std::vector<Case> cases_;
-  Bench bench_;
-};
-
-int run(CommandLine& line) {
-  Options options;
-  line.heading("Cases")
-      .text("models", &options.models,
-          {.help = "gpt2-124m, gpt2-124m-long (batch 1, length 1024), flip_flop (256/4/4), toy (dim 16), or all"})
-      .text("schemes", &options.schemes, {.help = "positional schemes", .initial = "some for each model"})
-      .text("executor", &options.executor, {"how attention is computed"})
-      .integer("batch", &options.batch, Range<std::int64_t>{0, 65536}, {.help = "sequences; 0: the model's"})
-      .integer("length", &options.length, Range<std::int64_t>{0, 65536}, {.help = "tokens of one; 0: the model's"})
-      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"dtype of parameters and activations"})
-      .flag("cuda-graph", &options.recorded, {"on a GPU: the step recorded once and replayed"})
-      .flag("profile", &options.profile, {"on the CPU: time by part and op"})
-      .flag("probes", &options.probes, {"cost of a step's probes while none is watched"});
-  declare(line, options.settings);
-  line.example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
-  if (shows_page(line, options.settings)) return 0;
-  const Placement placement = placement_of({options.settings.threads, options.settings.device, options.precision});
-  line.refuse_unless("cuda-graph", placement.device.is_gpu(), "a GPU");
-  line.refuse_unless("probes", !options.recorded, "beside --recorded");
-  line.refuse_unless("profile", placement.device.is_cpu() && options.precision == "f32", "the CPU and f32");
-  StepBench(options, placement).run();
-  return 0;
+  bench.keep(record);
 }
 
-const RegisterCommand registered{
-    {"bench step", Purpose::machine, "tokens per second of training, and where the time goes", run}};
+void measure(Bench& bench, const Case& what, const Options& options, const Placement& placement) {
+  const Device device = placement.device;
+  // OutOfMemory, before any part of the model is made, if a step cannot fit.
+  const TrainingMemory memory = require_step_memory({.model = what.options,
+                                                        .sequences = what.batch,
+                                                        .length = what.length,
+                                                        .device = device,
+                                                        .precision = placement.precision},
+      free_memory(device));
+  bench.begin(to_text(what.text(), "; memory: ", bytes_text(memory.peak), " at the peak of a step"));
+  Training training(what, placement, options.recorded);
+  Allocator& allocator = memory_of(device);
+  allocator.reset_peak();
+  (void)training.step();  // later steps find Adam's moments in place
+  DeviceTraffic before;   // before the last step
+  const Times times = bench.repeated([&] {
+    before = traffic(device);
+    return training.step();
+  });
+  const DeviceTraffic after = traffic(device);
+  const double milliseconds = median(times.both).value, tokens = static_cast<double>(what.tokens()),
+               per_second = tokens / milliseconds * 1e3;
+  const TrainingOperations cost = training_operations(what.options, what.length);
+  const double products = cost.products.products + cost.attention.products + cost.scheme.products,
+               share = placement.precision == DType::f32
+                           ? bench.ceilings().milliseconds_of(products * tokens) / milliseconds
+                           : std::nan("");
+  Row row;
+  row.add("model", what.model, "model")
+      .add("scheme", what.options.scheme, "scheme")
+      .add("executor", memory.executor.substr(0, memory.executor.find(' ')))
+      .add("parameters", training.model().parameter_count())
+      .add("length", what.length)
+      .add("batch", what.batch)
+      .add("precision", to_string(placement.precision))
+      .add("form", options.recorded ? "graph" : "steps")
+      .add(times, "backward, update ms")
+      .add("tokens_per_second", per_second, "tokens/s", fixed(per_second, 0))
+      .add("fraction", share, "of FMA peak", percent_of(share))
+      .add("peak_mib", static_cast<double>(allocator.statistics().peak) / 1048576);
+  if (device.is_gpu()) {
+    const ProductCount all = after.products - before.products, unaligned = after.unaligned - before.unaligned;
+    const double part = static_cast<double>(unaligned.multiplications) / static_cast<double>(all.multiplications);
+    row.add("launches", after.launches - before.launches, "launches")
+        .add("bytes_to_device", after.bytes_to_device - before.bytes_to_device, "bytes to it")
+        .add("unaligned_products", unaligned.products, "unaligned products")
+        .add("unaligned_share", part, "of multiplications", fixed(100 * part, 2) + " %");
+  }
+  bench.keep(row);
+  if (options.profile) profile(bench, training, what, options.repetitions);
+}
 
 }  // namespace
 
+void step(const Options& options, const Placement& placement) {
+  const std::vector<Case> cases = steps_of(options);
+  Bench bench("step", options, placement.device, cases.size());
+  for (const Case& what : cases) measure(bench, what, options, placement);
+}
+
 Measured measured_step(const StepSizes& sizes, const Placement& placement) {
   Options options;
-  options.models = sizes.model, options.schemes = sizes.scheme, options.executor = sizes.executor;
-  options.batch = sizes.batch, options.length = sizes.length;
-  const std::vector<Case> found = cases_of(options);
+  options.models = sizes.model, options.schemes = sizes.scheme, options.executors = sizes.executor;
+  options.batch = sizes.batch, options.lengths = sizes.length > 0 ? std::to_string(sizes.length) : "";
+  const std::vector<Case> found = steps_of(options);
   if (sizes.model == "all" || found.size() != 1) throw InputError("step: one model and one scheme required");
   const auto what = std::make_shared<const Case>(found.front());
   const auto training = std::make_shared<Training>(*what, placement, false);
@@ -409,7 +286,7 @@ Measured measured_step(const StepSizes& sizes, const Placement& placement) {
   NamedTensors results = placement.precision == DType::f32 ? training->first_gradients() : NamedTensors();
   return {.name = what->text(),
       .given = training->given(),
-      .run = [what, training] { return CoreRun{training->step()}; },
+      .run = [what, training] { return training->step(); },
       .results = [results = std::move(results)] { return results; },
       .heads = what->options.heads};
 }

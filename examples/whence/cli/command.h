@@ -1,6 +1,5 @@
-// The commands of `whence`. A source file of examples/whence/ or examples/whence/bench/ is one command and registers
-// itself:
-//   const RegisterCommand registered{{"recall", Purpose::train, "DAPE V2's associative recall by construction", run}};
+// The commands of `whence`. A source file of examples/whence/ is one command and registers itself:
+//   const RegisterCommand registered{{"tasks", Purpose::learn, "the tasks: tests, guesses, the papers' models", run}};
 // A command without the registration does not compile: its function would be unused.
 #pragma once
 
@@ -13,7 +12,7 @@ namespace whence {
 enum class Purpose { learn, train, check, machine };  // the sections of `whence --help`, in this order
 
 struct Command {
-  std::string name;  // as the user types it: "train", "bench attention"
+  std::string name;  // as the user types it: "train"
   Purpose purpose;
   std::string summary;            // one line
   int (*run)(CommandLine& line);  // returns the exit code; `line` has the words after the name, and no options yet

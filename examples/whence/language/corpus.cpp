@@ -1,5 +1,7 @@
 #include "examples/whence/language/corpus.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -9,6 +11,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 
@@ -17,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Files = std::vector<std::unique_ptr<TextFile>>;
-using FilesOfParts = Files[part_count];
-using Documents = std::vector<std::string_view>;
-
 constexpr const char* part_names[part_count] = {"training", "validation", "test"};
-constexpr const char* part_options[part_count] = {"data", "validation-data", "test-data"};
 
 const char* name_of(Part part) { return part_names[static_cast<std::size_t>(part)]; }
+
+bool is_folder(const std::string& path) {
+  std::error_code none;
+  return fs::is_directory(path, none);
+}
 
 // Returns files and folders as typed.
 std::vector<std::string> paths_of(const CorpusOptions& options, std::size_t part) {
@@ -34,22 +37,77 @@ std::vector<std::string> paths_of(const CorpusOptions& options, std::size_t part
   return paths;
 }
 
-std::vector<std::string> files_of_part(const CorpusOptions& options, std::size_t part, std::string* notes = nullptr) {
-  return files_of(paths_of(options, part), {list_of(options.include), list_of(options.exclude)}, notes);
+std::vector<std::string> files_of_part(const CorpusOptions& options, std::size_t part, std::string& notes) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths_of(options, part))
+    if (!is_folder(path))
+      files.push_back(path);
+    else
+      for (const std::string& file : files_below(path, list_of(options.include), list_of(options.exclude), notes))
+        files.push_back(file);
+  return files;
 }
 
-// Names the place of `at` in the files.
-std::string place_of(const FilesOfParts& parts, const char* at) {
-  for (const Files& files : parts)
-    for (const auto& file : files)
-      if (std::string place = file->place_of(at); !place.empty()) return place;
-  return "text";
+// Returns where to cut a text that is one document: before the last `share` of it, at the beginning of a line if one
+// begins there, and never inside a character.
+std::size_t split_point(std::string_view text, double share) {
+  auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - share));
+  const std::size_t line = text.find('\n', at);
+  if (line != text.npos && line + 1 < text.size()) return line + 1;
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
 }
 
-bool is_folder(const std::string& path) {
-  std::error_code none;
-  return fs::is_directory(path, none);
-}
+// The files of all parts and their documents, after some were set aside for validation.
+struct Texts {
+  std::vector<std::unique_ptr<TextFile>> files[part_count];
+  std::vector<std::string_view> documents[part_count];
+  std::string hash, notes;
+
+  explicit Texts(const CorpusOptions& options) {
+    std::string hashes;  // of the files, not of their joined bytes: text moved from one file to the next is other data
+    for (std::size_t part = 0; part < part_count; ++part) {
+      for (const std::string& path : files_of_part(options, part, notes))
+        files[part].push_back(std::make_unique<TextFile>(path, options.field));
+      if (files[0].empty()) throw InputError("its record names no text");
+      if (part > 0 && !files[part].empty()) hashes += to_text(part_names[part], '\n');
+      for (const auto& file : files[part]) {
+        hashes += file->hash() + '\n';
+        for (const std::string_view each : file->documents(options.blank_lines)) documents[part].push_back(each);
+      }
+    }
+    hash = sha256(hashes);
+    if (options.validation_data.empty() && options.validation_share > 0) set_aside(options);
+  }
+
+  std::string place_of(const char* at) const {
+    for (const auto& part : files)
+      for (const auto& file : part)
+        if (std::string place = file->place_of(at); !place.empty()) return place;
+    return "text";
+  }
+
+ private:
+  void set_aside(const CorpusOptions& options) {
+    const std::string& path = files[0][0]->path;
+    const std::vector<std::string_view> all = std::exchange(documents[0], {});
+    if (all.size() > 1) {
+      const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
+      for (std::size_t i = 0; i < all.size(); ++i) documents[validates[i]].push_back(all[i]);
+      return;
+    }
+    const std::size_t at = split_point(all[0], options.validation_share);
+    if (at == 0 || at == all[0].size())
+      throw FileError(path, ": ", all[0].size(),
+          " bytes given, some being set aside for validation; more text, or --validation 0, required");
+    documents[0] = {all[0].substr(0, at)}, documents[1] = {all[0].substr(at)};
+    notes += to_text("validation is the end of ", one_line(path), ", which is one document",
+        options.blank_lines > 0 && !is_token_file(path)
+            ? to_text(": nowhere ", options.blank_lines, " blank lines between text")
+            : "",
+        "\n");
+  }
+};
 
 // Counts as Python's str.split() does, which also splits at U+001C to U+001F.
 std::int64_t words_in(std::string_view text) {
@@ -64,81 +122,71 @@ std::int64_t words_in(std::string_view text) {
   return words;
 }
 
-// Returns where to cut a text that is one document: before the last `share` of it, at the beginning of a line if one
-// begins there, and never inside a character.
-std::size_t split_point(std::string_view text, double share) {
-  auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - share));
-  const std::size_t line = text.find('\n', at);
-  if (line != std::string_view::npos && line + 1 < text.size()) return line + 1;
-  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return at;
-}
-
-// Moves some training documents to validation.
-void set_aside(const CorpusOptions& options, const std::string& path, Documents& training, Documents& validation,
-    std::string& notes) {
-  const Documents all = std::exchange(training, {});
-  if (all.size() != 1) {
-    const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
-    for (std::size_t i = 0; i < all.size(); ++i) (validates[i] ? validation : training).push_back(all[i]);
-    return;
-  }
-  const std::size_t at = split_point(all[0], options.validation_share);
-  if (at == 0 || at == all[0].size())
-    throw FileError(path, ": ", all[0].size(),
-        " bytes given, some being set aside for validation; more text, or --validation 0, required");
-  training = {all[0].substr(0, at)}, validation = {all[0].substr(at)};
-  notes += to_text("validation is the end of ", one_line(path), ", which is one document",
-      options.blank_lines > 0 && !is_token_file(path)
-          ? to_text(": nowhere ", options.blank_lines, " blank lines between text")
-          : "",
-      "\n");
-}
-
-// Reads the documents of all parts, including validation.
-void read_documents(
-    const CorpusOptions& options, FilesOfParts& files, Documents (&documents)[part_count], std::string& notes) {
-  for (std::size_t part = 0; part < part_count; ++part)
-    for (const std::string& path : files_of_part(options, part, &notes))
-      files[part].push_back(std::make_unique<TextFile>(path, options.field));
-  if (files[0].empty()) throw InputError("its record names no text");
-  for (std::size_t part = 0; part < part_count; ++part)
-    for (const auto& file : files[part])
-      for (const std::string_view each : file->documents(options.blank_lines)) documents[part].push_back(each);
-  if (options.validation_data.empty() && options.validation_share > 0)
-    set_aside(options, files[0][0]->path(), documents[0], documents[1], notes);
-}
-
-// Hashes the files' hashes, not their joined bytes: text moved from one file to the next is other data.
-std::string hash_of(const FilesOfParts& parts) {
-  std::string list;
-  for (std::size_t part = 0; part < part_count; ++part) {
-    if (part > 0 && !parts[part].empty()) list += to_text(part_names[part], '\n');
-    for (const auto& file : parts[part]) list += file->hash() + '\n';
-  }
-  return sha256(list);
-}
-
 // The tokeniser sees where the document ends, but no text after it.
 void encode_document(
-    std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenIds& run, PartSize& size) {
+    std::string_view document, const Tokeniser& tokeniser, const Texts& texts, TokenIds& run, PartSize& size) {
   const std::size_t before = run.size();
   for (std::size_t done = 0; done < document.size();) {
     stop_if_interrupted("making tokens of text");
     try {
       done += tokeniser.encode_part(document.substr(done), run);
     } catch (const UnfitText& unfit) {
-      throw FileError(place_of(files, document.data() + done + unfit.byte), ": ", unfit.reason);
+      throw FileError(texts.place_of(document.data() + done + unfit.byte), ": ", unfit.reason);
     }
   }
   const auto made = std::span<const TokenId>(run).subspan(before);
   const std::string spelled = tokeniser.reads_numbers() ? tokeniser.decode(made) : std::string();
   const std::string_view read = tokeniser.reads_numbers() ? spelled : document;
   ++size.documents;
-  size.bytes += static_cast<std::int64_t>(read.size());
+  size.bytes += std::ssize(read);
   size.words += words_in(read);
   size.tokens += std::ssize(made);
   size.unknown += tokeniser.unknown() < 0 ? 0 : std::ranges::count(made, tokeniser.unknown());
+}
+
+// Refuses compressed files and PDF: a user who trains on one means the text in it.
+void refuse_packed(const std::string& path, std::string_view bytes) {
+  constexpr std::pair<std::string_view, const char*> kinds[] = {{"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"},
+      {"PK\x03\x04", "zip"}, {"\xfd\x37zXZ", "xz"}, {"BZh91AY&SY", "bzip2"}, {"%PDF-", "PDF"}};
+  for (const auto& [begins, name] : kinds)
+    if (bytes.starts_with(begins))
+      throw FileError(path, ": ", name, " given; text required; take the text out of it first, or leave it out");
+}
+
+void read_tokens(TextFile& file) {
+  SafetensorsFile read = read_safetensors(file.path);
+  file.list = std::move(read.metadata["tokeniser"]);
+  const Tensor ids = read.tensors.size() == 1 && read.tensors[0].first == "tokens" ? read.tensors[0].second : Tensor();
+  if (file.list.empty() || !ids.defined() || ids.rank() != 1 ||
+      (ids.dtype() != DType::i32 && ids.dtype() != DType::i64))
+    throw FileError(file.path,
+        ": no token file: a tensor 'tokens' [n] of I32 or I64 and the metadata 'tokeniser' required; ",
+        "examples/experiments/tokens.py writes one");
+  for (const double id : ids.to_vector()) file.bytes += to_text(static_cast<std::int64_t>(id), '\n');
+}
+
+void read_json_lines(TextFile& file, const std::string& field) {
+  const auto say = [&](const auto&... what) {
+    file.note += to_text("note: ", one_line(file.path), ": ", what..., '\n');
+  };
+  if (!is_json_lines(file.path, file.bytes, field)) {
+    if (first_json_line(file.bytes) || file.path.ends_with(".json"))
+      say("JSON, but not JSON lines with a text '", one_line(field),
+          "': all of it is read as plain text; --field names the text of JSON lines");
+    return;
+  }
+  file.field = field;
+  std::int64_t empty = 0;
+  for_each_json_line(file.bytes, file.path, [&](const Json& line) {
+    stop_if_interrupted("reading JSON lines");
+    if (line.text(field).empty()) return void(++empty);
+    file.texts.push_back(line.text(field)), file.places.push_back(line.place());
+  });
+  if (file.texts.empty()) throw FileError(file.path, ": no text in any line's '", field, "'; some text required");
+  if (!is_jsonl(file.path))
+    say("JSON lines, as its first line is one: the text '", one_line(field), "' of each is a document");
+  if (empty > 0)
+    say(empty, " of ", empty + std::ssize(file.texts), " lines have an empty '", one_line(field), "' and are left out");
 }
 
 }  // namespace
@@ -170,14 +218,14 @@ void check(const Fields& line, const CorpusOptions& options) {
   line.refuse_unless(
       "split-seed", !own_validation && options.validation_share > 0, "documents of --data set aside for validation");
   if (paths_of(options, 0).empty()) line.refuse("data", "a text file", "any text or source code will do");
-  bool folder = false;
+  bool folder = false, jsonl = false, plain = false;
   for (std::size_t part = 0; part < part_count; ++part)
     folder = folder || std::ranges::any_of(paths_of(options, part), is_folder);
   for (const char* pattern : {"include", "exclude"}) line.refuse_unless(pattern, folder, "a folder of text");
   if (!line.given("field") && !line.given("blank-lines")) return;
-  bool jsonl = false, plain = false;
+  std::string notes;
   for (std::size_t part = 0; part < part_count; ++part)
-    for (const std::string& file : files_of_part(options, part)) {
+    for (const std::string& file : files_of_part(options, part, notes)) {
       if (is_token_file(file)) continue;
       const std::string first = first_line_of(file);  // empty: it cannot be read, and reading it all reports that
       const bool lines = is_json_lines(file, first, options.field);
@@ -188,16 +236,72 @@ void check(const Fields& line, const CorpusOptions& options) {
 }
 
 void refuse_inside_text(const Fields& line, const CorpusOptions& options, const fs::path& output) {
-  const auto place = [](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path)); };
-  for (std::size_t part = 0; part < part_count; ++part) {
+  for (std::size_t part = 0; part < part_count; ++part)
     for (const std::string& path : paths_of(options, part)) {
       if (!is_folder(path)) continue;
-      const fs::path below = place(output).lexically_relative(place(path));
-      if (below.empty() || *below.begin() == "..") continue;
-      line.refuse("out", to_text("a folder outside of ", path),
-          to_text("--", part_options[part], " reads all files below it, and would read those of the run too"));
+      const fs::path below = fs::weakly_canonical(fs::absolute(output)).lexically_relative(fs::canonical(path));
+      if (!below.empty() && *below.begin() != "..")
+        line.refuse("out", to_text("a folder outside of ", path),
+            "all files below it are read as text, and those of the run would be too");
+    }
+}
+
+std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& include,
+    const std::vector<std::string>& exclude, std::string& notes) {
+  std::vector<std::string> files;
+  std::pair<const char*, int> left[] = {{"hidden names", 0}, {"links", 0}, {"empty files", 0}};
+  std::error_code error;
+  for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
+       entry.increment(error)) {
+    stop_if_interrupted("reading folders");
+    const std::string name = entry->path().filename().string(),
+                      below = entry->path().lexically_relative(folder).string();
+    const auto like = [&](const std::string& pattern) {
+      return fnmatch(pattern.c_str(), below.c_str(), 0) == 0 || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    };
+    if (name.starts_with('.')) {
+      entry.disable_recursion_pending();
+      ++left[0].second;
+    } else if (std::ranges::any_of(exclude, like) || (!include.empty() && std::ranges::none_of(include, like))) {
+      continue;
+    } else if (entry->is_symlink()) {
+      ++left[1].second;
+    } else if (entry->is_regular_file() && entry->file_size() > 0) {
+      files.push_back(entry->path().string());
+    } else {
+      left[2].second += entry->is_regular_file();
     }
   }
+  std::string left_out;
+  for (const auto& [what, count] : left)
+    if (count > 0) left_out += to_text(left_out.empty() ? "left out: " : ", ", what, " (", count, ')');
+  if (error) throw SystemError(folder, ": ", error.message(), "; a folder that can be read required");
+  if (files.empty())
+    throw FileError(folder, ": no file that --include and --exclude leave; one with text required",
+        left_out.empty() ? "" : "; ", left_out);
+  if (!left_out.empty()) notes += to_text("note: ", one_line(folder), ": ", left_out, '\n');
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines) {
+  std::vector<std::string_view> documents;
+  std::size_t begin = 0;
+  std::int64_t blanks = 0;
+  bool text_seen = false;
+  for (std::size_t line = 0, end = 0; line < file.size() && blank_lines > 0; line = end) {
+    stop_if_interrupted("cutting text");
+    end = std::min(file.find('\n', line), file.size() - 1) + 1;
+    const bool blank = file.substr(line, end - line).find_first_not_of(" \t\r\n") == file.npos;
+    if (!blank && blanks >= blank_lines && text_seen) {
+      documents.push_back(file.substr(begin, line - begin));
+      begin = line;
+    }
+    blanks = blank ? blanks + 1 : 0;
+    text_seen = text_seen || !blank;
+  }
+  if (begin < file.size()) documents.push_back(file.substr(begin));
+  return documents;
 }
 
 std::vector<bool> validation_documents(
@@ -205,9 +309,7 @@ std::vector<bool> validation_documents(
   const Stream stream(seed, "validation documents");
   std::vector<std::size_t> order(documents.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto draw = [&stream](std::size_t i) { return stream.uniform53(i); };
-  std::sort(order.begin(), order.end(),
-      [&](std::size_t a, std::size_t b) { return std::pair(draw(a), a) < std::pair(draw(b), b); });
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(stream.uniform53(i), i); });
   double wanted = 0;
   for (const std::string_view each : documents) wanted += share * static_cast<double>(each.size());
   std::vector<bool> chosen(documents.size(), false);
@@ -218,72 +320,74 @@ std::vector<bool> validation_documents(
   return chosen;
 }
 
-std::size_t first_line_of_prose(std::string_view text) {
-  std::size_t found = text.npos;  // the first line since a blank one that may be prose
-  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
-    end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    int small_words = 0;
-    for (std::size_t k = 0; k < line.size(); ++k)
-      small_words += line[k] >= 'a' && line[k] <= 'z' && (k == 0 || line[k - 1] == ' ' || line[k - 1] == '\t');
-    if (line.find_first_not_of(" \t\r") == line.npos) found = text.npos;
-    if (found == text.npos && small_words >= 3) found = begin;
-    const std::size_t last = line.find_last_not_of(" \t\r\"')]_*");
-    const bool ends_sentence = last != line.npos && std::string_view(".!?").find(line[last]) != std::string_view::npos;
-    if (found != text.npos && ends_sentence) return found;
+bool is_token_file(const std::string& path) { return path.ends_with(".safetensors"); }
+
+TextFile::TextFile(const std::string& from, const std::string& with_field) : path(from) {
+  stop_if_interrupted("reading text");
+  if (is_token_file(path)) {
+    read_tokens(*this);
+    return;
   }
-  return text.npos;
+  bytes = InputFile(path).text(~std::uint64_t{0});
+  if (bytes.empty()) throw FileError(path, ": an empty file given; some text required; leave it out");
+  refuse_packed(path, bytes);
+  if (!with_field.empty()) read_json_lines(*this, with_field);
 }
 
-Passage passage_to_read(const CorpusOptions& options, const std::string& hash) {
-  FilesOfParts files;
-  Documents all[part_count];
-  std::string notes;
-  read_documents(options, files, all, notes);
-  const bool aside = !all[1].empty();
-  const Documents& documents = all[aside ? 1 : 0];
-  std::size_t first = 0, byte = 0;
-  for (std::size_t k = 0; k < documents.size(); ++k)
-    if (const std::size_t prose = first_line_of_prose(documents[k]); prose != documents[k].npos) {
-      first = k, byte = prose;
-      break;
-    }
-  Passage passage;
-  const std::string_view begins = documents[first].substr(byte);
-  passage.about = !aside                             ? "of the text that it was trained on, as none was set aside"
-                  : !options.validation_data.empty() ? "of the text for validation"
-                                                     : "of a document that was set aside for validation";
-  if (hash_of(files) != hash) passage.about += "; the text has changed since training, which may have read this";
-  passage.place = place_of(files, begins.data());
-  passage.text = begins;
-  for (std::size_t k = first + 1; k < documents.size(); ++k) passage.text += documents[k];
-  return passage;
+std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) const {
+  if (field.empty()) return documents_of(bytes, blank_lines);
+  return {texts.begin(), texts.end()};
+}
+
+std::string TextFile::place_of(const char* at) const {
+  const auto inside = [at](std::string_view text) { return at >= text.data() && at < text.data() + text.size(); };
+  if (inside(bytes))
+    return to_text(path, ": line ", 1 + std::count(bytes.data(), at, '\n'), ", byte ", at - bytes.data());
+  for (std::size_t k = 0; k < texts.size(); ++k)
+    if (inside(texts[k])) return to_text(places[k], ", byte ", at - texts[k].data(), " of its ", field);
+  return {};
+}
+
+std::string TextFile::hash() const {
+  stop_if_interrupted("hashing text");
+  return sha256(bytes) + (field.empty() ? "" : " " + field);
 }
 
 void require_same_list(const TextFile& file, const Tokeniser& tokeniser) {
-  if (!file.list().empty() && file.list() != tokeniser.json())
-    throw FileError(file.path(), ": its list of tokens is not the run's; token files of one tokenizer.json required");
+  if (!file.list.empty() && file.list != tokeniser.json())
+    throw FileError(file.path, ": its list of tokens is not the run's; token files of one tokenizer.json required");
+}
+
+Passage passage_to_read(const CorpusOptions& options, const std::string& hash) {
+  const Texts texts(options);
+  const bool aside = !texts.documents[1].empty();
+  Passage passage{{}, texts.place_of(texts.documents[aside][0].data()),
+      !aside                             ? "of the text that it was trained on, as none was set aside"
+      : !options.validation_data.empty() ? "of the text for validation"
+                                         : "of a document that was set aside for validation"};
+  if (texts.hash != hash) passage.about += "; the text has changed since training, which may have read this";
+  for (const std::string_view each : texts.documents[aside]) passage.text += each;
+  return passage;
 }
 
 // Reads all files before it encodes anything: a bad file among many is found at once.
 Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) {
-  FilesOfParts files;
-  Documents documents[part_count];
-  read_documents(options, files, documents, notes_);
-  hash_ = hash_of(files);
+  const Texts texts(options);
+  hash_ = texts.hash;
   description_ = {{"data", hash_}, {"tokeniser", tokeniser.hash()},
       {"blank-lines", std::to_string(options.blank_lines)},
       {"validation", options.validation_data.empty() ? exact(options.validation_share) : "a file"},
       {"split-seed", std::to_string(options.split_seed)}};
   std::vector<std::string> notes;
   for (std::size_t part = 0; part < part_count; ++part) {
-    for (const auto& file : files[part]) {
+    for (const auto& file : texts.files[part]) {
       require_same_list(*file, tokeniser);
-      if (std::string note = file->note(); !note.empty()) notes.push_back(std::move(note));
+      if (!file->note.empty()) notes.push_back(file->note);
     }
-    for (const std::string_view document : documents[part])
-      encode_document(document, tokeniser, files, runs_[part], sizes_[part]);
+    for (const std::string_view document : texts.documents[part])
+      encode_document(document, tokeniser, texts, runs_[part], sizes_[part]);
   }
+  notes_ = texts.notes;
   if (!notes.empty()) notes_ += first_few(notes, "") + (notes_.ends_with('\n') ? "" : "\n");
 }
 

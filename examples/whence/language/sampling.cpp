@@ -32,20 +32,19 @@ Tensor tensor_of(const TokenIds& ids) {
 std::vector<double> next_token_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
   if (logits.empty() || !std::ranges::all_of(logits, [](double z) { return std::isfinite(z); }))
     throw NotFinite("sampling: logits that are not finite given; finite ones required; is the model trained?");
-  const std::size_t best = static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  const auto best = std::ranges::max_element(logits);
   std::vector<double> probabilities(logits.size(), 0.0);
   if (options.temperature == 0) {
-    probabilities[best] = 1;
+    probabilities[static_cast<std::size_t>(best - logits.begin())] = 1;
     return probabilities;
   }
   for (std::size_t v = 0; v < logits.size(); ++v)
-    probabilities[v] = std::exp((logits[v] - logits[best]) / options.temperature);
-  const bool cut = (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) || options.top_p < 1;
-  std::vector<std::size_t> order(cut ? logits.size() : 0);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  std::size_t kept = order.size();
+    probabilities[v] = std::exp((logits[v] - *best) / options.temperature);
+  std::size_t kept = logits.size();
   if (options.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options.top_k));
+  std::vector<std::size_t> order(kept < logits.size() || options.top_p < 1 ? logits.size() : 0);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t v) { return logits[v]; });
   keep_first(probabilities, order, kept);
   if (options.top_p < 1) {
     double total = 0;
@@ -59,12 +58,8 @@ std::vector<double> next_token_distribution(const std::vector<double>& logits, c
 TokenId draw(const std::vector<double>& distribution, double uniform) {
   double total = 0;
   std::size_t last = 0;
-  for (std::size_t v = 0; v < distribution.size(); ++v) {
-    if (distribution[v] == 0) continue;
-    total += distribution[v];
-    last = v;
-    if (uniform < total) break;
-  }
+  for (std::size_t v = 0; v < distribution.size() && (v == 0 || uniform >= total); ++v)
+    if (distribution[v] > 0) total += distribution[last = v];
   return static_cast<TokenId>(last);  // also if rounding leaves the total below 1
 }
 

@@ -28,8 +28,6 @@ inline constexpr const char* text_study = "lm";
 // For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
 // {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
-// Throws InputError if weights of the run mean something else in such a model. Shapes are not compared.
-void require_same_meaning(const RunRecord& record, const TransformerOptions& model, const std::string& place);
 // Reads a model's options from such facts. FileError with `place` when one is missing, unknown, or of another kind.
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);
 
@@ -45,23 +43,21 @@ struct SavedModel {
 // damaged, the tokeniser is not the model's, or weights do not fit.
 [[nodiscard]] SavedModel load_language_model(const std::string& folder, const std::string& executor = {});
 
-// ---- Initial weights from another run, which may have another scheme: DroPE, position interpolation
+// Initial weights from another run, which may have another scheme: DroPE, position interpolation.
+class FirstWeights {
+ public:
+  // InputError if weights of the run mean something else in such a model; FileError and SystemError as from the readers
+  // of its files.
+  FirstWeights(const std::string& folder, const TransformerOptions& model);
+  const std::string& hash() const { return hash_; }  // SHA-256 of names, kinds, shapes and numbers
 
-struct FirstWeights {
-  NamedTensors tensors;  // by our paths
-  std::string sha256;    // of names, kinds, shapes and numbers
+  // Copies tensors of the same name and shape, and returns a line about them. A positional parameter that only one model
+  // has, or that differs in size, keeps its initial value or is dropped. For any other, an InputError names it.
+  std::string take(const std::vector<Module::Parameter>& into) const;
+
+ private:
+  std::string folder_, hash_;
+  NamedTensors tensors_;  // by our paths
 };
-
-// Returns the weights in a run's folder. FileError and SystemError as from the readers of these files.
-[[nodiscard]] FirstWeights read_first_weights(const std::string& folder);
-
-// Copies tensors of the same name and shape into a model that may have another scheme. A positional parameter that only
-// one model has, or that differs in size, keeps its initial value or is dropped. For any other, an InputError names it,
-// both shapes, and the option. The three lists name the tensors.
-struct Taken {
-  std::size_t taken = 0;
-  std::vector<std::string> dropped, fresh;
-};
-Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter>& into, const std::string& place);
 
 }  // namespace whence::language

@@ -15,11 +15,12 @@ constexpr std::uint64_t largest_tokeniser = 1 << 28;  // far above any vocabular
 constexpr std::int64_t most_tokens = 1 << 22;
 constexpr std::size_t part_bytes = std::size_t{1} << 20;
 
+constexpr const char* blanks = " \t\r\n";
+
 constexpr const char* kinds[] = {"bytes", "characters", "tokens"};
 
-Json file_of(Tokeniser::Kind kind, std::size_t vocabulary) {
-  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kinds[static_cast<std::size_t>(kind)]},
-      {"vocabulary", vocabulary}};
+Json file_of(const char* kind, std::size_t vocabulary) {
+  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind}, {"vocabulary", vocabulary}};
 }
 
 // Returns the bytes that a token file spells by characters U+0000 to U+00FF, because JSON has no bytes.
@@ -40,7 +41,7 @@ std::size_t take_number(std::string_view text, index_t vocabulary, TokenIds& ids
   TokenId id = -1;
   const auto read =
       static_cast<std::size_t>(std::from_chars(text.data(), text.data() + text.size(), id).ptr - text.data());
-  const std::size_t next = std::min(text.find_first_not_of(" \t\r\n", read), text.size());
+  const std::size_t next = std::min(text.find_first_not_of(blanks, read), text.size());
   if (id < 0 || id >= vocabulary || (next == read && next < text.size())) return 0;
   ids.push_back(id);
   return next;
@@ -57,19 +58,14 @@ Tokeniser::Tokeniser(Kind kind, std::vector<std::string> tokens, std::string jso
   tokens_.resize(static_cast<std::size_t>(std::max(named_, rows)));
 }
 
-std::string Tokeniser::kind() const { return kinds[static_cast<std::size_t>(kind_)]; }
-
 std::size_t Tokeniser::encode_part(std::string_view text, TokenIds& ids) const {
-  if (kind_ == Kind::bytes || text.empty()) {
-    text = text.substr(0, part_bytes);
-    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
-    return text.size();
-  }
-  std::size_t done = kind_ == Kind::tokens ? std::min(text.find_first_not_of(" \t\r\n"), text.size()) : 0;
+  if (text.empty()) return 0;
+  std::size_t done = kind_ == Kind::tokens ? std::min(text.find_first_not_of(blanks), text.size()) : 0, taken = 1;
   do {
     const std::string_view rest = text.substr(done);
-    std::size_t taken = 0;
-    if (kind_ == Kind::tokens) {
+    if (kind_ == Kind::bytes) {
+      ids.push_back(static_cast<unsigned char>(rest[0]));
+    } else if (kind_ == Kind::tokens) {
       taken = take_number(rest, vocabulary(), ids);
       if (taken == 0)
         throw UnfitText(done, to_text("no token number of 0 to ", vocabulary() - 1,
@@ -79,8 +75,7 @@ std::size_t Tokeniser::encode_part(std::string_view text, TokenIds& ids) const {
     } else {
       const CodePoint code = first_code_point(rest);
       if (!code.valid) throw UnfitText(done, "not UTF-8; characters require UTF-8; convert the text, or choose bytes");
-      taken = code.bytes;
-      const auto found = ids_.find(rest.substr(0, taken));
+      const auto found = ids_.find(rest.substr(0, taken = code.bytes));
       ids.push_back(found == ids_.end() ? 0 : found->second);
     }
     done += taken;
@@ -111,8 +106,8 @@ std::string Tokeniser::decode(std::span<const TokenId> ids) const {
   return text;
 }
 
+std::string Tokeniser::kind() const { return kinds[static_cast<std::size_t>(kind_)]; }
 std::string Tokeniser::hash() const { return sha256(json()); }
-
 void Tokeniser::save(const std::string& path) const { write_file(path, json()); }
 
 TokeniserPointer load_tokeniser(const std::string& path) {
@@ -120,29 +115,26 @@ TokeniserPointer load_tokeniser(const std::string& path) {
 }
 
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
+  constexpr const char* advice = "examples/experiments/tokens.py makes a token file with any tokenizer.json";
   const Json file = Json::read(text, place + ": no file of a tokeniser");
   if (!file.has("format") || file.text("format") != "whence tokeniser")
-    throw FileError(place, ": tokeniser: no file of a tokeniser; one required; of a tokenizer.json ",
-        "examples/experiments/tokens.py makes a token file");
+    throw FileError(place, ": tokeniser: no file of a tokeniser; one required; ", advice);
   (void)file.whole("version", 1, 1);
   const std::string& kind = file.text("kind");
   if (kind == "bytes") return byte_tokeniser();
   if (kind == "characters") return character_tokeniser(file.texts(kind), place);
-  if (kind == "tokens") {
-    std::vector<std::string> tokens = file.texts(kind);
-    for (std::string& each : tokens) each = bytes_of(each, file);
-    const index_t rows = file.whole("vocabulary", std::max<index_t>(1, std::ssize(tokens)), most_tokens);
-    return std::make_unique<Tokeniser>(Tokeniser::Kind::tokens, std::move(tokens), text, rows);  // as another wrote it
-  }
-  throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters or tokens required; ",
-      "examples/experiments/tokens.py makes a token file with any tokenizer.json");
+  if (kind != "tokens")
+    throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters or tokens required; ", advice);
+  std::vector<std::string> tokens = file.texts(kind);
+  for (std::string& each : tokens) each = bytes_of(each, file);
+  const index_t rows = file.whole("vocabulary", std::max<index_t>(1, std::ssize(tokens)), most_tokens);
+  return std::make_unique<Tokeniser>(Tokeniser::Kind::tokens, std::move(tokens), text, rows);  // as another wrote it
 }
 
 TokeniserPointer byte_tokeniser() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  return std::make_unique<Tokeniser>(
-      Tokeniser::Kind::bytes, std::move(tokens), file_of(Tokeniser::Kind::bytes, 256).page(1) + '\n');
+  return std::make_unique<Tokeniser>(Tokeniser::Kind::bytes, std::move(tokens), file_of("bytes", 256).page(1) + '\n');
 }
 
 TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place) {
@@ -154,10 +146,9 @@ TokeniserPointer character_tokeniser(std::vector<std::string> characters, const 
     if (const auto [old, fresh] = seen.emplace(characters[i], i); !fresh)
       throw FileError(where, " is entry ", old->second, " again; each once required");
   }
-  const auto kind = Tokeniser::Kind::characters;
-  std::string json = file_of(kind, characters.size() + 1).add("characters", characters).page(1) + '\n';
+  std::string json = file_of("characters", characters.size() + 1).add("characters", characters).page(1) + '\n';
   characters.insert(characters.begin(), std::string(replacement_character));
-  return std::make_unique<Tokeniser>(kind, std::move(characters), std::move(json));
+  return std::make_unique<Tokeniser>(Tokeniser::Kind::characters, std::move(characters), std::move(json));
 }
 
 std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids) {

@@ -1,7 +1,7 @@
 // Text as numbers and back: the three kinds of tokenisers, and their file format.
 //   bytes       256 tokens; any file, any byte
 //   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
-//   tokens      a list of the bytes of each token, as a token file has it (text_files.h); its text is token numbers
+//   tokens      a list of the bytes of each token, as a token file has it (corpus.h); its text is token numbers
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
 // byte for byte, except that unknown text decodes as U+FFFD, and token numbers as the tokens' bytes.
 #pragma once
@@ -39,26 +39,24 @@ class Tokeniser {
   virtual ~Tokeniser() = default;
 
   [[nodiscard]] std::string kind() const;
+  [[nodiscard]] bool reads_numbers() const { return kind_ == Kind::tokens; }  // true if its text is token numbers
   [[nodiscard]] index_t vocabulary() const { return std::ssize(tokens_); }
-  // The number of tokens with text. Later tokens are rows of a model whose table is longer than its vocabulary.
-  [[nodiscard]] index_t named() const { return named_; }
-  // Appends the tokens of the front of `text`, and returns that front's bytes: all, or about a megabyte. It cuts
-  // only where the rest is encoded as if uncut. REQUIRES: text reaches to its end.
-  virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const;
-  // True if `text` above is token numbers.
-  [[nodiscard]] bool reads_numbers() const { return kind_ == Kind::tokens; }
+  [[nodiscard]] index_t named() const { return named_; }  // tokens with text: a model's table may have more rows
   // Returns the bytes of a token. REQUIRES: 0 <= id < vocabulary().
   [[nodiscard]] std::string_view token(TokenId id) const { return tokens_[static_cast<std::size_t>(id)]; }
   // The tokens for unknown text, and <|endoftext|>, where generating stops; -1: none.
   [[nodiscard]] TokenId unknown() const { return kind_ == Kind::characters ? 0 : -1; }
   [[nodiscard]] TokenId end_of_text() const { return end_of_text_; }
   [[nodiscard]] const std::string& json() const { return json_; }  // the file that save() writes
+  [[nodiscard]] std::string hash() const;                          // its SHA-256
+  void save(const std::string& path) const;
 
+  // Appends the tokens of the front of `text`, and returns that front's bytes: all, or about a megabyte. It cuts
+  // only where the rest is encoded as if uncut. REQUIRES: text reaches to its end.
+  virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const;
   [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText if the kind cannot take the text
   // FileError when an id is outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
-  [[nodiscard]] std::string hash() const;  // SHA-256 of json()
-  void save(const std::string& path) const;
 
  private:
   Kind kind_;

@@ -8,7 +8,7 @@
 #include "autograd/graph.h"
 #include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

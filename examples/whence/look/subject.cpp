@@ -14,7 +14,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/task_study.h"
@@ -103,7 +103,6 @@ std::string command_of(const SubjectOptions& options) {
   add("--step", number(options.step));
   add("--seed", number(options.seed));
   if (options.bidirectional) words.emplace_back("--bidirectional");
-  if (on_damage.accept) words.emplace_back("--accept-damaged");
   add("--dtype", options.dtype == DType::f64 ? "f64" : "");
   return shell_command(words);
 }

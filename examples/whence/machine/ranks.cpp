@@ -32,6 +32,16 @@ void take_gpu(Launch& launch) {
   ::setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(launch.local_rank) % gpus.size()].c_str(), 1);
 }
 
+// Reads a whole number from the environment.
+int number_of(const Environment& environment, const char* name, const char* otherwise = "1") {
+  const std::string text = environment(name).value_or(otherwise);
+  const std::optional<int> value = parse_number<int>(text);
+  if (!value || *value < 0)
+    throw InputError(
+        name, "='", text.substr(0, 40), "' given in the environment; a whole number of 0 or more required");
+  return *value;
+}
+
 }  // namespace
 
 std::optional<std::string> environment_variable(const char* name) {
@@ -40,61 +50,37 @@ std::optional<std::string> environment_variable(const char* name) {
 }
 
 Launch find_launch(const Environment& environment) {
-  const auto number = [&](const char* name) {
-    const std::string text = environment(name).value_or("1");
-    const std::optional<int> value = parse_number<int>(text);
-    if (!value || *value < 0)
-      throw InputError(
-          name, "='", text.substr(0, 40), "' given in the environment; a whole number of 0 or more required");
-    return *value;
-  };
   struct Launcher {
     const char *by, *sign, *size;
   };
   for (const auto& [by, sign, size] : {Launcher{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
            {"PMI", "PMI_SIZE", "PMI_SIZE"}, {"PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"}}) {
     if (!environment(sign)) continue;
-    const Launch launch{.size = number(size), .by = by};
+    const Launch launch{.size = number_of(environment, size), .by = by};
     if (!std::has_single_bit(static_cast<unsigned>(launch.size)))
       throw InputError("ranks: ", launch.size,
           " given; 1, 2, 4, 8 or another power of two required: sums over ranks are halves of halves, so that their "
           "bits are those of one rank");
     return launch;
   }
-  if (const int size = number("WORLD_SIZE"); size > 1 && environment("RANK"))
+  if (const int size = number_of(environment, "WORLD_SIZE"); size > 1 && environment("RANK"))
     throw InputError("ranks: torchrun started ", size,
         " of them; mpirun or srun required, and a build with -DWHENCE_MPI=ON, over which NCCL's ranks find each other");
   return {};
 }
 
-void declare(Fields& line, RankOptions& options) {
-  line.heading("Ranks")
-      .choice("communicator", &options.communicator, {"auto", "mpi", "nccl"},
-          {"transport between ranks, which `mpirun -n 2 whence train ...` or srun starts (in a build with "
-           "-DWHENCE_MPI=ON). They share a step's --accumulate parts, without it the --batch, and the weights have the "
-           "same bits for 1, 2, 4, 8 ... of them. auto: NCCL between GPUs if it can be loaded, else MPI"})
-      .number("rank-limit", &options.limit, Range<double>{1, 1e6},
-          {"longest wait of a rank for one that does not answer", "seconds"});
-}
-
-int run_as_ranks(const Fields& line, const RankOptions& options, MachineOptions& machine,
-    const std::function<int(Communicator*)>& work) {
+int run_as_ranks(const Fields& line, MachineOptions& machine, const std::function<int(Communicator*)>& work) {
   Launch launch = find_launch();
-  if (launch.size == 1) {
-    for (const char* name : {"communicator", "rank-limit"})
-      line.refuse_unless(name, !launch.by.empty(), "ranks of mpirun or srun");
-    return work(nullptr);
-  }
+  if (launch.size == 1) return work(nullptr);
+  const double limit = number_of(environment_variable, "WHENCE_RANK_LIMIT", "600");
   // Destroyed by an exception, they end the other ranks.
-  const std::unique_ptr<Communicator> cpus = join_mpi(launch, options.limit);
+  const std::unique_ptr<Communicator> cpus = join_mpi(launch, limit);
   std::unique_ptr<Communicator> gpus;
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
   if (launch.rank > 0 && !std::freopen("/dev/null", "w", stdout)) throw SystemError("ranks: /dev/null: cannot write");
   if (machine.device != "cpu") take_gpu(launch);
   const Device device = choose_device(machine.device).device;
-  if (options.communicator == "nccl" ||
-      (options.communicator == "auto" && !device.is_cpu() && launch.own_gpu && nccl_can_be_loaded()))
-    gpus = join_nccl(launch, *cpus, device, options.limit);
+  if (!device.is_cpu() && launch.own_gpu && nccl_can_be_loaded()) gpus = join_nccl(launch, *cpus, device, limit);
   std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << (gpus ? *gpus : *cpus).name()
             << (device.is_cpu() || launch.own_gpu ? "" : ", because some share a GPU, which NCCL does not allow")
             << std::endl;

@@ -63,7 +63,6 @@ look::SubjectOptions opened_by(const Json& question) {
   const auto whole = [&](const char* name, std::int64_t most = std::numeric_limits<std::int32_t>::max()) {
     return question.has(name) ? question.whole(name, 0, most) : 0;
   };
-  on_damage.accept = truth("accept_damaged");
   return {.run = question.text("run"),
       .text = text("text"),
       .prompt = text("prompt"),
@@ -293,8 +292,7 @@ class Opened final : public Learner {
 Json question_that_opens(const look::SubjectOptions& options) {
   return {{"ask", "open"}, {"model", 0}, {"run", options.run}, {"text", options.text}, {"prompt", options.prompt},
       {"given", options.given}, {"sample", options.sample}, {"length", options.length}, {"step", options.step},
-      {"seed", options.seed}, {"bidirectional", options.bidirectional}, {"doubles", options.dtype == DType::f64},
-      {"accept_damaged", on_damage.accept}};
+      {"seed", options.seed}, {"bidirectional", options.bidirectional}, {"doubles", options.dtype == DType::f64}};
 }
 
 Session::Session() = default;

@@ -39,7 +39,7 @@ Measured attention(const std::string& scheme, index_t length, index_t heads, ind
     if (size < 1) throw InputError(name, ": ", size, " given; 1 or more required");
   return bench::measured_attention(
       {canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
-          sparse ? bench::Gates::sparse : bench::Gates::initial, true, storage_dtype_of(precision)},
+          sparse ? bench::Gates::sparse : bench::Gates::initial, storage_dtype_of(precision)},
       executor, device_named(device));
 }
 
@@ -54,7 +54,7 @@ void declare_benches(nb::module_& module) {
       .def_prop_ro("results", [](const Measured& what) { return handed(what.results()); })
       .def("run", [](const Measured& what) {
         const nb::gil_scoped_release unlocked;
-        const bench::CoreRun found = what.run();
+        const bench::Repetition found = what.run();
         return std::tuple(found.forward, found.backward, found.peak);
       });
   module.def("threads", &threads);

@@ -84,7 +84,7 @@ def program(*words: str, quiet: bool = False) -> str:
 
 
 def _options(given):
-    """keep_best=True -> --keep-best; steps=300 -> --steps=300"""
+    """check_finite=True -> --check-finite; steps=300 -> --steps=300"""
     return [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in given.items() if value is not None and value is not False]
 
 
@@ -95,7 +95,7 @@ def _rows(text, folder=None):
 
 
 def train(task: str, *, out: str, quiet: bool = False, **options: Any) -> Rows:
-    """`whence train TASK`, whose options are the keywords: scheme="cope", steps=300, keep_best=True. A row for each test set."""
+    """`whence train TASK`, whose options are the keywords: scheme="cope", steps=300, lr=1e-3. A row for each test set."""
     words = _options({"out": out, "quiet": quiet, **options})
     return _rows(program("train", task, "--json", *words, quiet=quiet), out)
 

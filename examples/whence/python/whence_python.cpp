@@ -7,7 +7,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <set>
 
 #include "autograd/backward.h"
 #include "autograd/recording.h"
@@ -19,7 +18,6 @@
 #include "examples/whence/verify/probe_run.h"
 #include "nn/attention/plan.h"
 #include "tensor/error.h"
-#include "tensor/pointwise.h"
 
 namespace nb = nanobind;
 
@@ -31,12 +29,6 @@ namespace {
 void require_positive(const std::vector<std::pair<const char*, index_t>>& sizes) {
   for (const auto& [name, value] : sizes)
     if (value < 1) throw InputError(name, ": ", value, " given; 1 or more required");
-}
-
-void require_mask_of(const BareAttention& scheme, bool causal) {
-  if (!causal && scheme.claims().causal_only)
-    throw InputError(
-        "causal: False given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
 }
 
 std::string describe(
@@ -52,14 +44,10 @@ nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::strin
   {
     const nb::gil_scoped_release unlocked;
     ProbeInput input = probe_input_of("", given, scheme, {}, init);
-    require_mask_of(*input.scheme, causal);
+    if (!causal) input.scheme->require_bidirectional("causal: False");
     input.given.sequence.causal = causal;
     input.given.scale = scale;
-    AttendPlan plan = wanted_plan(executor_name, input.scheme->stages());
-    if (plan.executor == Executor::automatic) plan = Executor::reference;
-    if (plan.executor != Executor::reference && input.cotangent_logits.defined())
-      throw InputError("cotangent_logits: given with executor ", executor_name, ", which never holds the logits");
-    found = run_probe(input, plan);
+    found = run_probe(input, input.plan(executor_name));
   }
   Results results(of_torch);
   nb::dict all;
@@ -115,31 +103,9 @@ nb::dict gradcheck_by_name(const std::string& name, index_t length, bool differe
 // ---- One op
 
 const CheckedOp& op_named(const std::string& name) {
-  const std::vector<std::string> names = op_names();
-  if (std::find(names.begin(), names.end(), name) == names.end())
+  if (!std::ranges::count(op_names(), name))
     throw InputError("op: '", name, "' given; an op required; whence.ops() lists them");
   return *find_checkable(name).op;
-}
-
-// True if all samples are of one function.
-bool has_no_attributes(const std::string& name) {
-  static const std::set<std::string> plain{"add", "subtract", "multiply", "divide", "maximum", "minimum", "linear",
-      "linear_gelu_linear", "lerp_at", "contiguous"};
-  const auto& all = Unary::all();
-  return plain.contains(name) || std::any_of(all.begin(), all.end(), [&](Unary f) { return facts_of(f).name == name; });
-}
-
-// True if the op's own forward checks all of its inputs. Other ops are checked by a public function, which has the
-// attributes as arguments: they require inputs in the form of their sample.
-bool takes_any_shape(const std::string& name) {
-  static const std::set<std::string> checked{"matmul", "layer_norm", "rms_norm", "convolve_keys", "reshape", "permute",
-      "transpose", "slice", "select", "unsqueeze", "expand"};
-  return has_no_attributes(name) || checked.contains(name);
-}
-
-double largest(const Tensor& index) {
-  const std::vector<double> values = index.to_vector();
-  return values.empty() ? -1 : *std::max_element(values.begin(), values.end());
 }
 
 // Throws an error that names the argument.
@@ -158,12 +124,13 @@ void require_fit(const CheckedOp& op, const CheckedSample& sample, const std::ve
     if (floating ? !is_floating(given.dtype()) : given.dtype() != like.dtype())
       throw InputError(
           place, ": ", given.dtype(), " given; ", floating ? "f32 or f64" : to_string(like.dtype()), " required");
-    if (takes_any_shape(op.name)) continue;
+    if (op.accepts != Accepts::a_sample) continue;
     if (!(given.shape() == like.shape()))
       throw InputError(
           place, ": ", given.shape(), " given; ", like.shape(), " required, as in sample '", sample.name, "'");
     if (!is_index(like.dtype())) continue;
-    const double most = largest(like);
+    const std::vector<double> values = like.to_vector();
+    const double most = values.empty() ? -1 : std::ranges::max(values);
     for (const double value : given.to_vector())
       if (!(value >= 0 && value <= most))
         throw InputError(place, ": ", value, " given; whole numbers from 0 to ", most, " required, as in the sample");
@@ -197,13 +164,12 @@ nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<s
   std::vector<Tensor> gradients;
   {
     const nb::gil_scoped_release unlocked;
-    std::vector<CheckedSample> samples = op.samples();
-    std::string known;
-    for (const CheckedSample& each : samples) known += (known.empty() ? "'" : ", '") + each.name + "'";
-    if (!wanted && !has_no_attributes(name))
+    const Samples samples = op.samples();
+    const std::string known = joined(samples, [](const CheckedSample& each) { return "'" + each.name + "'"; });
+    if (!wanted && op.accepts != Accepts::any_call)
       throw InputError(name, ": no sample given; one of ", known, " required, for its attributes");
-    const auto chosen = std::find_if(
-        samples.begin(), samples.end(), [&](const CheckedSample& each) { return !wanted || each.name == *wanted; });
+    const auto chosen =
+        std::ranges::find_if(samples, [&](const CheckedSample& each) { return !wanted || each.name == *wanted; });
     if (chosen == samples.end()) throw InputError(name, ": sample '", *wanted, "' given; one of ", known, " required");
     require_fit(op, *chosen, inputs);
     std::vector<Tensor> leaves;
@@ -275,7 +241,7 @@ class Attention {
             causal, scale} {
     require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}});
     first_ = made();
-    require_mask_of(*first_, causal);
+    if (!causal) first_->require_bidirectional("causal: False");
     (void)wanted_plan(executor, first_->stages());  // throws if it cannot run
     first_->root().initialise(seed);
     reads_x_ = first_->reads_x();

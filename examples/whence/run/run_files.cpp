@@ -8,11 +8,9 @@
 #include <sstream>
 #include <system_error>
 
-#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/report/table.h"
+#include "examples/whence/machine/memory.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -75,33 +73,6 @@ void truncate_jsonl_after(const fs::path& path, std::int64_t step) {
     kept += line + '\n';
   }
   if (kept.size() != before.size()) write_file(path.string(), kept);
-}
-
-std::string jsonl_as_csv(const fs::path& path) {
-  std::vector<Json> lines;
-  std::vector<std::string> columns;
-  for_each_json_line(read_file(path), path.string(), [&](const Json& line) {
-    for (const auto& [name, value] : line.fields())
-      if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
-    lines.push_back(line);
-  });
-  Table table(columns);
-  for (const Json& line : lines) {
-    std::vector<std::string> cells;
-    for (const std::string& column : columns) {
-      const auto value = line.find(column);
-      const auto* text = value ? value->as<std::string>() : nullptr;
-      cells.push_back(!value || value->is_null() ? "" : text ? *text : value->line());
-    }
-    table.row(cells);
-  }
-  return table.csv();
-}
-
-void declare_accept_damaged(Fields& options) {
-  on_damage.accept = false;
-  options.flag("accept-damaged", &on_damage.accept,
-      {"load weights and checkpoints whose checksums are wrong, with a warning, in place of an error"});
 }
 
 void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights) {

@@ -9,7 +9,6 @@
 
 namespace whence {
 
-class Fields;
 struct TransformerOptions;
 
 // Reads the bytes of a file. SystemError with the path and the system's reason if it cannot be read.
@@ -25,13 +24,6 @@ void ensure_output_file(const std::filesystem::path& file);
 // Removes the lines of a JSONL log whose "step" is above `step`, and a last line torn by a crash, atomically. FileError
 // when another line is no JSON object. The other lines stay byte for byte. A missing log is no error.
 void truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
-
-// Converts a JSONL log to CSV (RFC 4180): a column for every field of any line, in order of appearance; empty if a line
-// lacks it. FileError when a line is no JSON object.
-[[nodiscard]] std::string jsonl_as_csv(const std::filesystem::path& path);
-
-// Declares --accept-damaged, which loads files whose checksums are wrong (nn/io/files.h).
-void declare_accept_damaged(Fields& options);
 
 // Checks before any part of the model is made: FileError if a model of these sizes and this scheme, which `place`
 // names, has more parameters than the weights' file has room for; OutOfMemory if they take more than is free;

@@ -48,15 +48,6 @@ Pairs pairs_of(const Json& object) {
   return pairs;
 }
 
-// Refuses a folder of runs, such as a lab's, which has no run.json.
-void refuse_folder_of_runs(const std::filesystem::path& record) {
-  std::error_code none;
-  if (std::filesystem::exists(record, none)) return;
-  const std::filesystem::path folder = record.parent_path();
-  if (const std::vector<std::string> runs = runs_below(folder); !runs.empty())
-    throw InputError(folder.string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
-}
-
 }  // namespace
 
 std::vector<std::string> runs_below(const std::filesystem::path& folder) {
@@ -89,11 +80,15 @@ std::string text_of(const RunRecord& record) {
   return text.replace(text.rfind(zeros), zeros.size(), sha256(text));
 }
 
-const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
-    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "communicator", "rank-limit"};
+const std::set<std::string> never_recorded{
+    "out", "preset", "resume", "quiet", "json", "threads", "device", "dump", "describe", "graph"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
-  refuse_folder_of_runs(path);
+  std::error_code none;
+  if (!std::filesystem::exists(path, none))
+    if (const auto runs = runs_below(path.parent_path()); !runs.empty())
+      throw InputError(
+          path.parent_path().string(), ": a folder of runs given; one of them required: ", first_few(runs, ", "));
   const std::string text = read_file(path);
   const Json page = Json::read(text, path.string() + ": no record of a run");
   const std::string seal = page.has("seal") ? page.text("seal") : "";
@@ -103,23 +98,7 @@ RunRecord read_run_record(const std::filesystem::path& path) {
     throw FileError(path.string(),
         ": is damaged: its SHA-256 is not what its seal says; restore it from a copy; if you ",
         "changed it yourself, take the seal out");
-  for (const auto& [name, value] : record.facts)  // a run without a seal says these twice
-    if (const std::string option = name.starts_with("model.") ? record.option(name.substr(6)) : "";
-        !option.empty() && option != value)
-      throw FileError(path.string(), ": is damaged: ", name, " is ", in_quotes(value), ", the option ",
-          in_quotes(option), "; the same required");
   return record;
-}
-
-TypedOptions options_in(const std::vector<std::string>& words) {
-  TypedOptions options;
-  for (std::size_t k = 0; k < words.size(); ++k) {
-    if (!words[k].starts_with("--")) continue;
-    const std::size_t equals = words[k].find('=');
-    const std::string next = k + 1 < words.size() ? words[k + 1] : "";
-    options[words[k].substr(2, equals - 2)] = equals == std::string::npos ? next : words[k].substr(equals + 1);
-  }
-  return options;
 }
 
 void set_recorded(Fields& fields, const RunRecord& record) {
@@ -130,14 +109,6 @@ void set_recorded(Fields& fields, const RunRecord& record) {
     else if (!never_recorded.contains(name))
       fields.set_default(name, value);
   }
-}
-
-std::optional<std::string> record_to_repeat(const TypedOptions& typed) {
-  if (const auto from = typed.find("from"); from != typed.end() && !from->second.empty()) return from->second;
-  if (!typed.contains("out") || !typed.contains("resume")) return std::nullopt;
-  std::error_code ignored;
-  const std::filesystem::path record = std::filesystem::path(typed.at("out")) / "run.json";
-  return std::filesystem::is_regular_file(record, ignored) ? std::optional(record.string()) : std::nullopt;
 }
 
 }  // namespace whence

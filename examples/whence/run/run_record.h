@@ -2,8 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -37,14 +35,7 @@ struct RunRecord {
 // Options that say where a run works: no run records them.
 extern const std::set<std::string> never_recorded;
 
-// Reads the options among the words of a command line, each with the text after "=", or else the next word.
-using TypedOptions = std::map<std::string, std::string>;
-[[nodiscard]] TypedOptions options_in(const std::vector<std::string>& words);
-
 // Gives the run's values to those options that `fields` has. Options that were given then are given now; others are defaults.
 void set_recorded(Fields& fields, const RunRecord& record);
-
-// Reads the run.json that a command line names: with --from, that file; with --resume, the one in --out if there is one.
-[[nodiscard]] std::optional<std::string> record_to_repeat(const TypedOptions& typed);
 
 }  // namespace whence

@@ -36,15 +36,11 @@ void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::s
   mine["program"] = sha256(read_file(std::filesystem::read_symlink("/proc/self/exe")));
   const std::vector<std::string> all = gather_over_ranks(ranks, text_of_facts(mine));
   std::vector<std::string> differences;
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    Facts theirs = facts_of(all[rank]);
-    std::vector<std::string> list;
-    for (const auto& [name, value] : facts_of(all[0]))
-      if (theirs[name] != value) list.push_back(to_text(name, " ", in_quotes(value), " and ", in_quotes(theirs[name])));
-    differences.push_back(
-        to_text("rank 0 and rank ", rank, " have ", list.empty() ? "other options" : first_few(list, ", ")));
-  }
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    for (Facts theirs = facts_of(all[rank]); const auto& [name, value] : facts_of(all[0]))
+      if (theirs[name] != value)
+        differences.push_back(
+            to_text("rank 0 and rank ", rank, " have ", name, ' ', in_quotes(value), " and ", in_quotes(theirs[name])));
   if (!differences.empty())
     throw InputError("ranks: ", first_few(differences, "; "), "; the same options, data and program on all required");
 }

@@ -1,12 +1,12 @@
+// The options of a training and their checks; one training from the first step to the last file.
 #include "examples/whence/run/training.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "autograd/inspect/observers.h"
@@ -17,12 +17,11 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
-#include "nn/io/safetensors.h"
 #include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
@@ -31,21 +30,44 @@
 namespace whence {
 namespace {
 
-constexpr const char* best_weights = "best.safetensors";
+using Count = Range<std::int64_t>;
+constexpr std::int64_t many = 1000000000;
 
-// The files of one run: checkpoints, logs, the weights at the end and at the best validation, in f32. None if the
-// options name no folder, or on ranks other than 0.
+// Options that change the weights.
+void declare_steps(Fields& options, TrainingOptions& training) {
+  options.heading("Training")
+      .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
+      .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
+      .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate"})
+      .integer("warm-up", &training.warm_up, Count{0, many},
+          {"linear warm-up, at most --steps; 0 and 1: the peak at step 1", "steps"})
+      .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
+      .number("final-lr", &training.final_rate, Range<double>{0, 10},
+          {"learning rate that linear and cosine would reach one step after the last"})
+      .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
+          {"decay rate of the squared gradients; beta1 is 0.9, epsilon 1e-8"})
+      .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
+          {"decoupled decay of matrices and tables; --describe names them"})
+      .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
+      .integer(
+          "seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of parameters, data and dropout"})
+      .integer(
+          "validate-every", &training.validate_every, Count{0, many}, {"interval of validations; 0: none", "steps"});
+}
+
+using Facts = std::map<std::string, std::string>;
+using Numbers = std::map<std::string, double>;  // that a checkpoint holds beside weights and moments, by name
+
+// The files of one run: checkpoints and logs. None if the options name no folder, or on ranks other than 0.
 class RunFolder {
  public:
-  using Facts = std::map<std::string, std::string>;
-
   // `description`: the options that a run must share with the one that it continues.
   RunFolder(const TrainingOptions& options, std::vector<Module::Parameter> weights, Facts description)
       : options_(options), weights_(std::move(weights)), description_(std::move(description)) {}
 
   // Returns the state to continue from, with weights and optimiser restored; step 0 for a new run. Removes temporary
   // files of killed runs. InputError when the folder holds a run and resume is off, or none and it is on; DoesNotFit
-  // when it holds another run; FileError when the checkpoint is damaged, unless that is accepted.
+  // when it holds another run; FileError when the checkpoint is damaged.
   TrainingState open(Optimizer& optimizer) {
     const std::filesystem::path& folder = options_.folder;
     if (folder.empty() || !speaks(options_.ranks)) return {};
@@ -70,10 +92,12 @@ class RunFolder {
     return state;
   }
 
-  // Writes a checkpoint with these `facts`, unless this step has one.
-  void save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, Facts facts) {
+  // Writes a checkpoint with these numbers, unless this step has one.
+  void save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, const Numbers& numbers) {
     if (!checkpoints_ || step == saved_) return;
-    for (const auto& [name, value] : description_) facts[name] = value;
+    Facts facts = description_;
+    for (const auto& [name, number] : numbers)
+      facts[name] = std::abs(number) < 1e15 && number == std::round(number) ? fixed(number, 0) : exact(number);
     checkpoints_->save(weights_, optimizer, {.step = step, .seed = options_.seed, .facts = facts, .skipped = skipped});
     saved_ = step;
   }
@@ -105,37 +129,17 @@ class RunFolder {
   std::int64_t saved_ = -1;
 };
 
-// Reads a number from a checkpoint, or `otherwise` if it has none. FileError if the text is no number.
-template <class Number> Number number_in(const RunFolder::Facts& facts, const std::string& name, Number otherwise) {
+// Reads a number from a checkpoint, if it has it. FileError if the text is no number.
+void restore(double& number, const std::string& name, const Facts& facts) {
   const auto found = facts.find(name);
-  if (found == facts.end()) return otherwise;
-  if constexpr (std::is_same_v<Number, double>)  // the score of a validation may be nan
-    for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
-      if (found->second == exact(odd)) return odd;
-  if (const auto number = parse_number<Number>(found->second)) return *number;
-  throw FileError("--resume: the checkpoint's fact '", name, "' is ", in_quotes(found->second), "; a number required");
-}
-
-// The numbers that a checkpoint holds beside weights and moments.
-struct Carried {
-  double loss = 0, best_score = 0;  // loss: the sum since the last line of the log
-  std::int64_t losses = 0, best_step = 0;
-
-  void restore(const RunFolder::Facts& facts) {
-    loss = number_in(facts, "loss since the last line", loss),
-    losses = number_in(facts, "steps since the last line", losses);
-    best_score = number_in(facts, "best score", best_score), best_step = number_in(facts, "best step", best_step);
-  }
-  RunFolder::Facts facts() const {  // they read back as the same numbers
-    return {{"loss since the last line", exact(loss)}, {"steps since the last line", std::to_string(losses)},
-        {"best score", exact(best_score)}, {"best step", std::to_string(best_step)}};
-  }
-};
-
-void restore(LossScale& scale, const TrainingState& state) {
-  scale.restore({.value = number_in(state.facts, "loss scale", scale.value()),
-      .good_steps = number_in(state.facts, "good steps", index_t{0}),
-      .skipped = state.skipped});
+  if (found == facts.end()) return;
+  auto read = parse_number<double>(found->second);
+  for (const double odd : {HUGE_VAL, std::nan("")})  // the score of a validation may be
+    if (found->second == exact(odd)) read = odd;
+  if (!read)
+    throw FileError(
+        "--resume: the checkpoint's fact '", name, "' is ", in_quotes(found->second), "; a number required");
+  number = *read;
 }
 
 Module& initialised(const TrainingJob& job, const TrainingOptions& options) {
@@ -148,9 +152,9 @@ Module& initialised(const TrainingJob& job, const TrainingOptions& options) {
   return model;
 }
 
-Schedule schedule_of(const TrainingOptions& options, std::int64_t steps) {
+Schedule schedule_of(const TrainingOptions& options) {
   return Schedule({.peak = options.learning_rate,
-      .steps = steps,
+      .steps = options.steps,
       .warm_up = options.warm_up,
       .decay = decay_of(options.decay),
       .floor = options.final_rate});
@@ -158,15 +162,14 @@ Schedule schedule_of(const TrainingOptions& options, std::int64_t steps) {
 
 // A run may be resumed with more steps than before, or with fewer, but no fewer than are done.
 void take_other_end(const TrainingOptions& options, const TrainingState& state) {
-  const std::int64_t then = number_in(state.facts, "steps", options.steps);
+  double then = static_cast<double>(options.steps);
+  restore(then, "steps", state.facts);
   if (options.steps < state.step)
     throw InputError(
         "--steps: ", options.steps, " given; at least ", state.step, " required, which are done; raise it");
-  if (then == options.steps || then < state.step || options.steps == state.step || options.quiet) return;
-  std::cerr << "resume: a run of " << then << " steps becomes one of " << options.steps
-            << ". The learning rate follows the longer run from here on: " << schedule_of(options, then)(state.step)
-            << " at step " << state.step << ", " << schedule_of(options, options.steps)(state.step + 1)
-            << " at the next\n";
+  if (then != static_cast<double>(options.steps) && options.steps > state.step && !options.quiet)
+    std::cerr << "resume: a run of " << fixed(then, 0) << " steps becomes one of " << options.steps
+              << ". The learning rate follows the longer run from here on\n";
 }
 
 // In f16 only forward is checked: the loss scale handles gradients that overflow.
@@ -188,7 +191,7 @@ std::string why_not_recordable(const TrainingJob& job, const TrainingOptions& op
 void take_steps(
     TrainingStep& step, const TrainingOptions& options, std::int64_t first, const std::vector<TrainingHook>& hooks) {
   try {
-    whence::train(step, schedule_of(options, options.steps), first, options.steps, hooks);
+    whence::train(step, schedule_of(options), first, options.steps, hooks);
   } catch (const FailedStep& failed) {
     throw NotFinite(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
         options.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
@@ -201,19 +204,68 @@ void take_steps(
 
 }  // namespace
 
+void declare(Fields& options, TrainingOptions& training) {
+  declare_steps(options, training);
+  options.heading("Output")
+      .integer("save-every", &training.save_every, Count{1, many}, {"interval of checkpoints", "steps"})
+      .integer("keep-checkpoints", &training.keep_checkpoints, Count{0, many},
+          {"number of the newest to keep; 0: all, so that whence look can show the training"})
+      .integer("log-every", &training.log_every, Count{1, many}, {"interval of lines in metrics.jsonl", "steps"})
+      .flag("resume", &training.resume,
+          {"continue from the latest checkpoint in the folder RUN that follows (--resume --out RUN is the same) with "
+           "the options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
+           "run"})
+      .flag("quiet", &training.quiet, {"no progress"})
+      .flag("check-finite", &training.check_finite,
+          {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
+           "alone"});
+  constexpr const char* validations = "metrics.jsonl has each validation; --keep-checkpoints 0 keeps weights around it";
+  constexpr const char* in_cpp = "nn/training has it, for a program of your own";
+  for (const auto& [gone, advice] : {std::pair{"keep-best", validations}, {"patience", validations},
+           {"validation-sequences", "a validation reads 256"}, {"optimizer", in_cpp}, {"momentum", in_cpp},
+           {"nesterov", in_cpp}, {"decay-share", in_cpp}, {"accept-damaged", "restore the file from a copy"},
+           {"look-every", "whence look RUN --checkpoints 8 shows causes during training"},
+           {"dump-set", "--dump prints sequences of training"},
+           {"from", "the options of a run.json repeat its run, --resume RUN continues it"},
+           {"cuda-graph", "a GPU's steps are recorded if they can be; --check-finite prevents it"},
+           {"communicator", "between GPUs NCCL is taken if it can be loaded, else MPI"},
+           {"rank-limit", "WHENCE_RANK_LIMIT=SECONDS in the environment"}})
+    options.elsewhere(gone, advice);
+}
+
+std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
+  TrainingOptions shown = training;
+  Fields options("");
+  declare_steps(options, shown);
+  auto facts = options.values();
+  facts.emplace_back("precision", to_string(training.precision));
+  return facts;
+}
+
+void settle(const Fields& line, TrainingOptions& training) {
+  line.refuse_unless("final-lr", training.decay != "constant" || training.final_rate == 0, "--decay linear or cosine");
+  if (training.final_rate > training.learning_rate)
+    line.refuse("final-lr", to_text("at most --lr, ", training.learning_rate, ","), "lower it");
+  if (training.warm_up <= training.steps) return;
+  if (line.given("warm-up")) line.refuse("warm-up", "at most --steps", "shorten it");
+  if (!training.quiet)
+    std::cerr << "warm-up: " << training.warm_up << " steps by default, shortened to --steps " << training.steps
+              << '\n';
+  training.warm_up = training.steps;
+}
+
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   if (options.validate_every > 0 && !job.validate)
     throw Error("training: validation requested; a job that can validate required");
-  if (options.keep_best && options.folder.empty())
-    throw Error("training: the best weights requested; a folder to keep them in required");
   Communicator* const ranks = options.ranks;
   const auto for_any = [ranks](bool here) { return ranks ? any_of_ranks(*ranks, here) : here; };
   // A rank that ends before its files are written may end the others too: mpirun then ends all.
   const auto wait_for_rank_0 = [&] { (void)for_any(false); };
-  MixedPrecision precision(optimizer_of(options), initialised(job, options), options.precision, options.scaling);
+  MixedPrecision precision(initialised(job, options), options.precision,
+      {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling);
   const std::optional<LossScale>& scale = precision.loss_scale();
   const auto skipped = [&] { return scale ? scale->state().skipped : 0; };
-  const bool wants_graph = options.device.is_gpu() && options.cuda_graph == "yes";
+  const bool wants_graph = options.device.is_gpu() && options.cuda_graph;
   TrainingStep step(precision, job.batch, checked(job, options),
       {.accumulate = options.accumulate,
           .clip = options.clip,
@@ -225,13 +277,18 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   TrainingState state = folder.open(precision.optimizer());
   if (ranks) take_from_rank_0(*ranks, state, precision);
   precision.round_weights();
-  if (scale) restore(*precision.loss_scale(), state);
-  Carried carried;
-  carried.restore(state.facts);
+  Numbers numbers{
+      {"best score", 0}, {"best step", 0}, {"loss since the last line", 0}, {"steps since the last line", 0}};
+  if (scale) numbers["loss scale"] = scale->value(), numbers["good steps"] = 0;
+  for (auto& [name, number] : numbers) restore(number, name, state.facts);
+  double &loss_sum = numbers["loss since the last line"], &losses = numbers["steps since the last line"],
+         &best_score = numbers["best score"], &best_step = numbers["best step"];
+  if (scale)
+    precision.loss_scale()->restore({.value = numbers["loss scale"],
+        .good_steps = static_cast<index_t>(numbers["good steps"]),
+        .skipped = state.skipped});
   take_other_end(options, state);
   if (folder.writes() && !job.record.empty()) write_file(folder.file("run.json"), job.record);
-  const auto ends_with_best = [&] { return options.keep_best && carried.best_step > 0 && speaks(ranks); };
-  if (ends_with_best()) (void)read_safetensors(folder.file(best_weights));
 
   TrainingResult result{.steps = state.step};
   std::int64_t tokens = 0;
@@ -239,7 +296,7 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   std::string said;
   const auto say_not_recorded = [&](const std::string& reason) {
     if (reason.empty() || !std::exchange(said, reason).empty()) return;
-    progress.note("cuda-graph: steps are not recorded, as " + reason);
+    progress.note("steps are not recorded as a graph, as " + reason);
   };
   if (wants_graph) say_not_recorded(why_not_recordable(job, options));
 
@@ -248,11 +305,11 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
       progress.note(to_text("step ", n, ": gradients beyond f16, step skipped; loss scale ", scale->value()));
     say_not_recorded(step.why_not_recorded());
     tokens += done.tokens, result.seconds += done.seconds, result.steps = n;
-    carried.loss += done.loss, ++carried.losses;
+    loss_sum += done.loss, ++losses;
     progress.update(n, done.tokens, {{"loss", done.loss}});
   };
-  const auto log = [&, schedule = schedule_of(options, options.steps)](std::int64_t n, const StepOutcome& done) {
-    const double loss = std::exchange(carried.loss, 0) / static_cast<double>(std::exchange(carried.losses, 0));
+  const auto log = [&, schedule = schedule_of(options)](std::int64_t n, const StepOutcome& done) {
+    const double loss = std::exchange(loss_sum, 0) / std::exchange(losses, 0);
     result.curve.push_back({n, loss});
     Json record{{"step", n}, {"loss", loss}, {"learning_rate", schedule(n)}, {"gradient_norm", done.gradient_norm},
         {"seconds", result.seconds}};
@@ -279,19 +336,16 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
       record.add("validation_" + name, value);
       text += to_text(", ", name, " ", fixed(value, 2));
     }
-    if (carried.best_step == 0 || validation.score < carried.best_score) {
-      carried.best_step = n, carried.best_score = validation.score;
-      if (options.keep_best && folder.writes()) save_weights(folder.file(best_weights), precision.weights());
-    }
+    if (best_step == 0 || validation.score < best_score)
+      best_step = static_cast<double>(n), best_score = validation.score;
     folder.log(record);
     progress.note(text);
   };
   const auto save = [&](std::int64_t n, const StepOutcome&) {
     if (ranks) require_same_weights(*ranks, precision, n);
-    RunFolder::Facts facts = carried.facts();
     if (scale)
-      facts["loss scale"] = exact(scale->value()), facts["good steps"] = std::to_string(scale->state().good_steps);
-    folder.save(n, skipped(), precision.optimizer(), facts);
+      numbers["loss scale"] = scale->value(), numbers["good steps"] = static_cast<double>(scale->state().good_steps);
+    folder.save(n, skipped(), precision.optimizer(), numbers);
   };
   // All ranks end after the same step, whichever got the signal.
   const auto stop_if_asked = [&](std::int64_t n, const StepOutcome& done) {
@@ -312,12 +366,8 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   take_steps(step, options, state.step + 1, hooks);
   save(result.steps, {});
   result.skipped = skipped(), result.loss_scale = scale ? scale->value() : 0;
-  result.best_step = carried.best_step, result.best_score = carried.best_score;
-  if (ends_with_best()) load_weights(folder.file(best_weights), precision.weights()), precision.round_weights();
-  if (folder.writes()) {
-    save_weights(folder.file("weights.safetensors"), precision.weights());
-    write_file(folder.file("metrics.csv"), jsonl_as_csv(folder.file("metrics.jsonl")));  // for spreadsheets
-  }
+  result.best_step = static_cast<std::int64_t>(best_step), result.best_score = best_score;
+  if (folder.writes()) save_weights(folder.file("weights.safetensors"), precision.weights());
   result.tokens_per_second = static_cast<double>(tokens) / std::max(result.seconds, 1e-9);
   progress.finish();
   wait_for_rank_0();

@@ -10,7 +10,7 @@
 
 #include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/run/training.h"
 #include "nn/transformer.h"
 

@@ -100,22 +100,14 @@ class TaskStudyOptions final : public StudyOptions {
     fields.heading("Data")
         .integer("batch", &sizes_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "sequences"})
         .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"per test set", "sequences"})
-        .integer(
-            "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"per validation", "sequences"})
-        .integer("dump", &dump_.count, Count{0, 1000000000},
-            {"print a line about them and this many sequences as JSON lines, and end"})
-        .text("dump-set", &dump_.set,
-            {"set to print: training, validation, or a test set; the dump's first line has the names"});
+        .integer("dump", &dump_, Count{0, 1000000000},
+            {"print a line about them and this many training sequences as JSON lines, and end"});
     fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
   }
-  void settle(const Fields& fields, const TrainingOptions& training) override {
-    task_ = make_(fields);
-    fields.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
-    fields.refuse_unless("dump-set", dump_.count > 0, "--dump");
-  }
+  void settle(const Fields& fields, const TrainingOptions&) override { task_ = make_(fields); }
   bool shows_data(std::uint64_t seed) const override {
-    if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
-    return dump_.count > 0;
+    if (dump_ > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
+    return dump_ > 0;
   }
   std::unique_ptr<Study> make(const Fields&, const TrainingOptions&) const override {
     return std::make_unique<TaskStudy>(task_, sizes_);
@@ -126,7 +118,7 @@ class TaskStudyOptions final : public StudyOptions {
   tasks::MakeTask make_;
   std::shared_ptr<const Task> task_;  // of the options' defaults, which --help shows, until they are settled
   RunSizes sizes_;
-  tasks::DumpOptions dump_;
+  std::int64_t dump_ = 0;  // sequences
 };
 
 }  // namespace
@@ -157,7 +149,7 @@ Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) con
     const std::int64_t targets = batch.counted();
     sum += cross_entropy(logits, batch.target_tensor(), tasks::no_target).item() * static_cast<double>(targets);
     counted += targets;
-    errors.add(batch, task_->answers(logits));
+    errors.add(batch, tasks::most_probable(logits));
   }
   return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
       {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
@@ -199,7 +191,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
         throw Interrupted("testing: stopped before the results were complete; --resume tests again");
       const tasks::Batch batch = task_->test_batch(set, seed, first, std::min(sizes_.batch, end - first));
       try {
-        if (score.refused.empty()) score.model.add(batch, task_->answers(model(batch.input_tensor())));
+        if (score.refused.empty()) score.model.add(batch, tasks::most_probable(model(batch.input_tensor())));
       } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
         score.refused = error.what();
         score.model = {};
@@ -256,8 +248,6 @@ std::string TaskStudy::data(std::uint64_t seed) const { return data_fingerprint(
 Facts TaskStudy::facts(const TrainingOptions& training) const {
   Facts facts = task_->description();
   facts.emplace_back("batch", std::to_string(sizes_.batch));
-  if (training.validate_every > 0)
-    facts.emplace_back("validation-sequences", std::to_string(sizes_.validation_sequences));
   facts.emplace_back("data", data(training.seed));
   return facts;
 }

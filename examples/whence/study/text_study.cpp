@@ -9,9 +9,8 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/language_model.h"
-#include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
 #include "nn/io/files.h"
@@ -75,7 +74,7 @@ class TextStudy final : public Study {
 
   static TokeniserPointer tokeniser_of(const TextOptions& options) {
     const std::string& data = options.corpus.data;
-    if (is_token_file(data)) return tokeniser_from_json(TextFile(data).list(), data);
+    if (is_token_file(data)) return tokeniser_from_json(TextFile(data).list, data);
     return options.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(options.tokeniser);
   }
 
@@ -113,7 +112,7 @@ class TextStudy final : public Study {
     JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
     write_windows(questions, "validation", own);
     if (corpus_.size(Part::test).tokens > 0) {
-      const LanguageScore test = score_whole(model, corpus_, Part::test, windows);
+      const LanguageScore test = score(model, corpus_, Part::test, windows, 0);
       result.add("test_loss", test.loss);
       say("test", test, "test_", result);
       write_windows(questions, "test", test);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {

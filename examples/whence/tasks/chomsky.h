@@ -38,6 +38,13 @@ Tokens terminated(Tokens answer, std::size_t length);
 // Returns each character as a symbol.
 std::vector<std::string> symbols_of(std::string_view characters);
 
+// Whole numbers of any length as binary digits, least significant first, no zeros at the end except in {0}.
+Tokens without_end_zeros(Tokens digits);
+Tokens binary_sum(const Tokens& a, const Tokens& b);
+Tokens binary_product(const Tokens& a, const Tokens& b);
+// Most significant digit first: the largest r with r^2 <= n, in half as many digits as n (rounded up).
+Tokens binary_square_root(const Tokens& n);
+
 // Solvable by a finite automaton; with a stack; with a tape as long as the string.
 std::vector<ChomskyProblem> regular_problems();
 std::vector<ChomskyProblem> context_free_problems();

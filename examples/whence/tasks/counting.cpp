@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/tasks/task.h"
 #include "tensor/error.h"
 

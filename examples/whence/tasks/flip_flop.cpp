@@ -32,12 +32,12 @@ class FlipFlop final : public DrawnTask {
  public:
   struct Options {
     std::int64_t length = 512;
-    std::string targets = "reads", answers = "vocabulary";
+    std::string targets = "reads";
   };
   static void declare(Fields& line, Options& options) {
     line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"string length, an even number", "tokens"})
         .choice("targets", &options.targets, {"reads", "all"}, {"positions with a loss: reads, or all"})
-        .choice("answers", &options.answers, {"vocabulary", "bits"}, {"possible predictions in the tests"});
+        .elsewhere("answers", "predictions are symbols of the whole vocabulary");
   }
 
   FlipFlop(const Options& options, const Fields&) : options_(options) {
@@ -61,9 +61,6 @@ class FlipFlop final : public DrawnTask {
         guess_from("last bit of any pair", [](const Seen& seen) { return seen.last; }),
         guess_from("most frequent bit so far",
             [](const Seen& seen) { return seen.ones > seen.zeros ? one_token : zero_token; })};
-  }
-  Tokens answers(const Tensor& logits) const override {
-    return most_probable(logits, options_.answers == "bits" ? zero_token : 0);
   }
   std::string text(std::int64_t token) const override {
     return {flip_flop_symbols.at(static_cast<std::size_t>(token))};

@@ -41,33 +41,22 @@ std::string example_file() {
   return lines;
 }
 
+using Symbols = std::vector<std::string>;
+
 // A run of letters, digits, underscores and non-ASCII bytes is a word; every other character, except a blank, is a word
 // by itself.
-std::vector<std::string> words_of(std::string_view text) {
+Symbols symbols_of(std::string_view text, const std::string& kind) {
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); };
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = at;
-    while (end < text.size() && inside(text[end])) ++end;
-    end = std::max(end, at + 1);
-    if (!std::isspace(static_cast<unsigned char>(text[at]))) words.emplace_back(text.substr(at, end - at));
-    at = end;
-  }
-  return words;
-}
-
-std::vector<std::string> symbols_of(std::string_view text, const std::string& kind) {
-  if (kind == "words") return words_of(text);
-  std::vector<std::string> symbols;
+  const bool words = kind == "words";
+  Symbols symbols;
   while (!text.empty()) {
-    const std::size_t bytes = kind == "bytes" ? 1 : first_code_point(text).bytes;
-    symbols.emplace_back(text.substr(0, bytes));
-    text.remove_prefix(bytes);
+    std::size_t end = kind == "characters" ? first_code_point(text).bytes : 1;
+    while (words && inside(text[0]) && end < text.size() && inside(text[end])) ++end;
+    if (!words || !std::isspace(static_cast<unsigned char>(text[0]))) symbols.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
   }
   return symbols;
 }
-
-using Symbols = std::vector<std::string>;
 
 // Context, question and answer, one after the other.
 struct Line {
@@ -99,13 +88,6 @@ File file_of(const std::string& name, const std::string& text, const std::string
   });
   if (file.lines.empty()) throw FileError(name, ": no line given; objects of context, question and answer required");
   return file;
-}
-
-// Sorts the symbols. Symbol k has number k + 1; 0 is the mark between a question and its answer.
-Symbols vocabulary_of(const File& file) {
-  std::set<std::string> symbols;
-  for (const Line& line : file.lines) symbols.insert(line.symbols.begin(), line.symbols.end());
-  return {symbols.begin(), symbols.end()};
 }
 
 // Sequences, and the counts of what was cut to make them fit.
@@ -176,7 +158,9 @@ class JsonlTask final : public Task {
 
   JsonlTask(Options& options, const Fields& line) : options_(with_whole_paths(options, line)) {
     const File file = read(options.data);
-    vocabulary_ = vocabulary_of(file);
+    std::set<std::string> symbols;
+    for (const Line& each : file.lines) symbols.insert(each.symbols.begin(), each.symbols.end());
+    vocabulary_ = {symbols.begin(), symbols.end()};
     std::string hashes = file.hash;
     const auto add_file = [&](const std::string& path, Sequences& set) {
       const File other = read(path);
@@ -327,12 +311,12 @@ class JsonlTask final : public Task {
       for (const std::size_t end = next + count; next < end; ++next)
         set.add(file.lines[order[next]], vocabulary_, options_.length);
     };
-    const auto set_aside = [&](Sequences& set, const char* purpose) {
-      take(set, {"set aside", purpose}, each);
+    for (const char* purpose : {"tests", "validation"}) {
+      const bool tests = purpose[0] == 't';
+      if (!(tests ? options_.test_data : options_.validation_data).empty()) continue;
+      take(tests ? tests_.emplace_back() : validation_, {"set aside", purpose}, each);
       set_aside_.push_back(to_text(each, " of ", lines, " lines are set aside for ", purpose));
-    };
-    if (options_.test_data.empty()) set_aside(tests_.emplace_back(), "tests");
-    if (options_.validation_data.empty()) set_aside(validation_, "validation");
+    }
     take(training_, {name_of(file.name), ""}, lines - next);
   }
 
@@ -353,7 +337,7 @@ class JsonlTask final : public Task {
   }
 
   Options options_;
-  Symbols vocabulary_;
+  Symbols vocabulary_;  // sorted: symbol k has number k + 1; 0 is the mark between a question and its answer
   Sequences training_, validation_;
   std::vector<Sequences> tests_;
   std::vector<std::string> set_aside_;  // notes

@@ -29,9 +29,9 @@ double percent(std::int64_t part, std::int64_t whole) {
 }
 
 // Returns -1 if any value is nan: comparisons with nan are false, so the search alone would name some token.
-std::int64_t most_probable_of(const double* row, index_t width, index_t first) {
+std::int64_t most_probable_of(const double* row, index_t width) {
   if (std::any_of(row, row + width, [](double value) { return std::isnan(value); })) return -1;
-  return std::max_element(row + first, row + width) - row;
+  return std::max_element(row, row + width) - row;
 }
 
 }  // namespace
@@ -105,8 +105,6 @@ Batch Task::validation_batch(std::uint64_t seed, std::int64_t first, index_t seq
   return test_batch(0, seed ^ validation_seed, first, sequences);
 }
 
-Tokens Task::answers(const Tensor& logits) const { return most_probable(logits); }
-
 Batch DrawnTask::training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const {
   return batch(training_, seed, (step - 1) * sequences, sequences);
 }
@@ -128,14 +126,12 @@ Batch DrawnTask::batch(const DrawnSet& set, std::uint64_t seed, std::int64_t fir
   return batch_of(rows);
 }
 
-Tokens most_probable(const Tensor& logits, std::int64_t first) {
+Tokens most_probable(const Tensor& logits) {
   const Tensor x = raw::contiguous(raw::cast(raw::to_device(logits, Device::cpu()), DType::f64));
   const index_t width = x.size(-1), rows = x.numel() / width;
-  if (first < 0 || first >= width) throw Error("most probable token: ", first, " given as the first of ", width);
   Tokens tokens;
   tokens.reserve(static_cast<std::size_t>(rows));
-  for (index_t row = 0; row < rows; ++row)
-    tokens.push_back(most_probable_of(x.data<double>() + row * width, width, first));
+  for (index_t row = 0; row < rows; ++row) tokens.push_back(most_probable_of(x.data<double>() + row * width, width));
   return tokens;
 }
 

@@ -94,8 +94,7 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Vocabulary, outputs, longest training sequence, causal or not, and the model in the task's paper: sizes, norms,
-  // dropout.
+  // Vocabulary, outputs, longest training sequence, causal or not, and sizes, norms, dropout of the task's paper.
   [[nodiscard]] virtual TransformerOptions model() const = 0;
   // Returns the batch of training step 1, 2, ...: a pure function of the seed and the step.
   [[nodiscard]] virtual Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const = 0;
@@ -119,8 +118,6 @@ class Task {
   [[nodiscard]] virtual Recipe recipe() const { return {}; }
   // Further facts about the results, measured on these data: one line each.
   [[nodiscard]] virtual std::vector<std::string> notes(std::uint64_t /*seed*/) const { return {}; }
-  // Returns the answer at every position, from the model's logits [b t v]. Here: the most probable token.
-  [[nodiscard]] virtual Tokens answers(const Tensor& logits) const;
   // Returns every option that changes the data, as name and text. A resumed run must share them.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> description() const = 0;
 };
@@ -181,7 +178,7 @@ const TaskInfo& find_task(const std::string& name);  // InputError with the near
 [[nodiscard]] std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options = {});
 
 // Returns the most probable token of each row of logits [... v]. The first of equals; -1, never right, if a logit is
-// nan. Tokens below `first` are excluded.
-[[nodiscard]] Tokens most_probable(const Tensor& logits, std::int64_t first = 0);
+// nan.
+[[nodiscard]] Tokens most_probable(const Tensor& logits);
 
 }  // namespace whence::tasks

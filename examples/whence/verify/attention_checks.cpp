@@ -2,7 +2,7 @@
 // it must not see.
 #include <algorithm>
 
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/compare.h"
 #include "examples/whence/verify/conformance.h"

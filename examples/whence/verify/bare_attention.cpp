@@ -101,6 +101,11 @@ bool BareAttention::attends() const {
          !stages_.outputs.empty() || stages_.window > 0;
 }
 
+void BareAttention::require_bidirectional(const std::string& option) const {
+  if (claims().causal_only)
+    throw InputError(option, " given with ", text_, "; a causal mask is required by its claims; leave it out");
+}
+
 bool BareAttention::reads_x() const {
   if (embeds()) return true;
   const RecordingScope record(true);  // the caller may not record

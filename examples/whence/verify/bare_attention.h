@@ -30,7 +30,9 @@ class BareAttention {
   Claims claims() const;                   // what holds for all of the schemes together
 
   bool embeds() const { return !stages_.embeds.empty(); }  // some scheme adds to x before attention
-  bool attends() const;                          // false: no scheme takes part in attention, and x + P is the output
+  bool attends() const;  // false: no scheme takes part in attention, and x + P is the output
+  // Throws InputError "OPTION: ..." if the schemes require a causal mask.
+  void require_bidirectional(const std::string& option) const;
   bool reads_x() const;                          // found by a run on a few tokens
   std::vector<std::string> probe_names() const;  // likewise
   std::vector<std::string> draw_names() const;   // probes of drawn positions

@@ -31,20 +31,14 @@ std::vector<std::string> names_of(const NamedTensors& tensors) {
 
 std::map<std::string, Tensor> by_name(const NamedTensors& tensors) { return {tensors.begin(), tensors.end()}; }
 
-std::vector<std::string> order_of(const SafetensorsFile& file) {
-  const auto recorded = file.metadata.find(order_key);
-  if (recorded == file.metadata.end()) return names_of(file.tensors);
-  std::vector<std::string> names;
-  std::istringstream words(recorded->second);
-  for (std::string name; words >> name;) names.push_back(name);
-  return names;
-}
-
 // Sorts values as recorded, or as listed. Gradients follow in the order of backward: values from last to first, then
 // inputs and parameters whose values are not in the file.
 NamedTensors in_order_of_pass(const SafetensorsFile& file) {
   std::map<std::string, std::int64_t> place;
-  for (const std::string& name : order_of(file)) place.emplace(name, std::ssize(place));
+  std::istringstream words(records_order(file) ? file.metadata.at(order_key) : "");
+  for (std::string name; words >> name;) place.emplace(name, std::ssize(place));
+  if (!records_order(file))
+    for (const std::string& name : names_of(file.tensors)) place.emplace(name, std::ssize(place));
   const auto key = [&](const NamedTensors::value_type& entry) -> std::pair<int, std::int64_t> {
     const auto at = [&](const std::string& name) { return place.contains(name) ? place[name] : std::ssize(place); };
     if (!is_gradient(entry.first)) return {0, at(entry.first)};
@@ -60,15 +54,6 @@ Shape without_leading_ones(const Shape& shape) {
   std::vector<index_t> extents(shape.begin(), shape.end());
   extents.erase(extents.begin(), std::ranges::find_if(extents, [](index_t extent) { return extent != 1; }));
   return Shape(extents);
-}
-
-// Returns the distance from |x| to the next number of the dtype.
-double unit_in_last_place(double x, DType dtype) {
-  const double smallest = dtype == DType::f64    ? 0x1p-1074
-                          : dtype == DType::f32  ? 0x1p-149
-                          : dtype == DType::bf16 ? 0x1p-133
-                                                 : 0x1p-24;
-  return x == 0 ? smallest : std::max(smallest, std::ldexp(epsilon_of(dtype), std::ilogb(x)));
 }
 
 double apart(long double a, long double b) {
@@ -100,12 +85,9 @@ ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hi
     std::optional<double> tolerance, ComparedTensor result) {
   result.shape = ours.shape(), result.their_shape = theirs.shape();
   if (!result.has_shape()) return result;
-  const DType dtype = !is_floating(theirs.dtype()) ||
-                              (is_floating(ours.dtype()) && epsilon_of(ours.dtype()) > epsilon_of(theirs.dtype()))
-                          ? ours.dtype()
-                          : theirs.dtype();
   const bool whole = !is_floating(ours.dtype()) || !is_floating(theirs.dtype());
-  const double epsilon = whole ? 0 : epsilon_of(dtype), size = largest_number(ours);
+  const double epsilon = whole ? 0 : std::max(epsilon_of(ours.dtype()), epsilon_of(theirs.dtype())),
+               size = largest_number(ours);
   const double own = whole ? 0 : tolerance.value_or(std::pow(epsilon, 2.0 / 3)) * size;
   // Numbers that cancel, as in the gradient of a key's bias, are rounding errors alone.
   const double allowed = tolerance ? own : std::max(own, epsilon * largest_of_kind);
@@ -122,14 +104,7 @@ ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hi
     if (difference > allowed && !result.first) result.first = here;
     if (difference > result.largest) result.largest = difference, result.at = here;
   }
-  if (result.largest == 0) return result;
-  result.share = result.largest / size, result.by_floor = !result.first && result.largest > own;
-  result.units =
-      std::isfinite(result.largest) && !whole
-          ? result.largest /
-                unit_in_last_place(
-                    static_cast<double>(std::max(std::fabs(result.at.ours), std::fabs(result.at.theirs))), dtype)
-          : infinity;
+  if (result.largest > 0) result.share = result.largest / size, result.by_floor = !result.first && result.largest > own;
   return result;
 }
 
@@ -164,12 +139,8 @@ std::map<std::string, std::string> their_names(
 
 std::string list_of_names(const std::string& only_in, const std::vector<std::string>& names) {
   if (names.empty()) return {};
-  constexpr std::size_t most = 24;
-  std::string text;
-  for (const std::string& line :
-      wrapped(to_text("only in ", only_in, ": ", names.size() > most ? first_few(names, ", ") : joined(names)), 118))
-    text += line + '\n';
-  return terminal_text(text);
+  const std::string list = names.size() > 24 ? first_few(names, ", ") : joined(names);
+  return terminal_text(joined(wrapped(to_text("only in ", only_in, ": ", list), 118), {}, "\n")) + '\n';
 }
 
 // Returns a predicate on names: true if a causal mask hides pairs of the tensor.
@@ -224,18 +195,18 @@ std::string Comparison::headline() const {
     std::vector<std::string> floored;
     for (const ComparedTensor& each : tensors)
       if (each.by_floor) floored.push_back(called(each));
-    const std::string by_floor =
-        floored.empty()
-            ? ""
-            : to_text(" Allowed by the floor alone, epsilon of the largest value or gradient of all tensors: ",
-                  first_few(floored, ", "), ".");
     const auto worst =
         std::ranges::max_element(tensors, {}, [](const auto& each) { return each.by_floor ? 0 : each.share; });
-    const std::string count =
-        to_text(tensors.size() - floored.size(), floored.empty() ? "" : to_text(" of ", tensors.size()));
-    if (worst->by_floor || worst->largest == 0) return to_text("No difference in ", count, " tensors.", by_floor);
-    return to_text("No difference but rounding in ", count, " tensors; the largest is that of ", called(*worst), ", ",
-        digits(worst->share, 2), " of its largest number.", by_floor);
+    std::string text = worst->by_floor || worst->largest == 0 ? "No difference in " : "No difference but rounding in ";
+    text +=
+        to_text(tensors.size() - floored.size(), floored.empty() ? "" : to_text(" of ", tensors.size()), " tensors");
+    if (!worst->by_floor && worst->largest > 0)
+      text +=
+          to_text("; the largest is that of ", called(*worst), ", ", digits(worst->share, 2), " of its largest number");
+    return text + (floored.empty() ? "."
+                                   : to_text(". Allowed by the floor alone, epsilon of the largest value or gradient "
+                                             "of all tensors: ",
+                                         first_few(floored, ", "), "."));
   }
   std::string text = to_text("The first that differs is ", called(*differs), ", ");
   text += differs->first
@@ -252,15 +223,15 @@ std::string Comparison::headline() const {
 }
 
 std::string Comparison::text() const {
-  Table table({"tensor", "theirs", "shape", "largest difference", "share", "ulp", "at", "not allowed from",
-      "masked from", "result"});
+  Table table(
+      {"tensor", "theirs", "shape", "largest difference", "share", "at", "not allowed from", "masked from", "result"});
   const auto at = [](const std::optional<DifferenceAt>& place) { return place ? to_text(place->at) : "-"; };
   for (const ComparedTensor& each : tensors) {
     const bool none = each.largest == 0;
     table.row({each.name, each.name == each.their_name ? "-" : each.their_name,
         each.has_shape() ? to_text(each.shape) : to_text(each.shape, " / ", each.their_shape),
         each.has_shape() ? digits(each.largest, 3) : "-", none ? "-" : digits(each.share, 2),
-        none ? "-" : digits(each.units, 3), none ? "-" : to_text(each.at.at), at(each.first), at(each.hidden),
+        none ? "-" : to_text(each.at.at), at(each.first), at(each.hidden),
         each.differs()  ? "DIFFERS"
         : each.by_floor ? "ok by the floor"
                         : "ok"});
@@ -275,7 +246,7 @@ std::string Comparison::json() const {
     const auto shape = [](const Shape& of) { return std::vector<index_t>(of.begin(), of.end()); };
     Json line{{"name", each.name}, {"theirs", each.their_name}, {"shape", shape(each.shape)},
         {"shape of theirs", shape(each.their_shape)}, {"differs", each.differs()}};
-    line.add("largest", each.largest).add("share", each.share).add("ulp", each.units).add("by floor", each.by_floor);
+    line.add("largest", each.largest).add("share", each.share).add("by floor", each.by_floor);
     line.add("largest at", each.largest > 0 ? difference_json(each.at) : Json());
     line.add("first", difference_json(each.first)).add("first hidden", difference_json(each.hidden));
     lines += line.line() + '\n';
@@ -321,24 +292,6 @@ Comparison compared(const std::string& ours_called, const SafetensorsFile& ours,
         "; there: ", joined(names_of(theirs.tensors)), "; one of ", first_few(names_of(ordered), ", "),
         " required, or a map of names, {\"their name\": \"our name\"}");
   return result;
-}
-
-void declare_comparison(Fields& line, ComparisonWords& words) {
-  line.text("names", &words.names, {"file of JSON for other names: {\"their name\": \"our name\"}"})
-      .number("tolerance", &words.tolerance, Range<double>{0, 1},
-          {.help = "largest difference allowed, as a share of the tensor's largest number; 0: equal numbers; whole "
-                   "numbers must be equal",
-              .initial = "4e-11 in f64, 2e-5 in f32, as of rounding, or epsilon of the largest number of all tensors"});
-}
-
-ComparisonOptions options_of(const Fields& line, const ComparisonWords& words) {
-  ComparisonOptions options;
-  if (line.given("tolerance")) options.tolerance = words.tolerance;
-  if (!line.given("names")) return options;
-  const Json file = Json::read(InputFile(words.names).text(std::size_t{1} << 20), words.names);
-  for (const auto& [name, value] : file.fields())
-    options.names.emplace(name, value.as<std::string>() ? *value.as<std::string>() : file.text(name));
-  return options;
 }
 
 }  // namespace whence

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/fields.h"
 #include "nn/io/safetensors.h"
 
 namespace whence {
@@ -34,7 +33,6 @@ struct ComparedTensor {
   double largest = 0;                  // max |ours - theirs|, without hidden pairs
   double share = 0;                    // `largest` divided by our largest number
   bool by_floor = false;               // allowed only as at most epsilon times the largest of all values (or gradients)
-  double units = 0;                    // `largest` in units in the last place of the larger of both numbers
   DifferenceAt at = {};                // of `largest`
   std::optional<DifferenceAt> first = {};   // first difference that is too large
   std::optional<DifferenceAt> hidden = {};  // the same among hidden pairs, which reach no output
@@ -58,13 +56,5 @@ struct Comparison {
 // fit.
 [[nodiscard]] Comparison compared(const std::string& ours_called, const SafetensorsFile& ours,
     const std::string& theirs_called, const SafetensorsFile& theirs, const ComparisonOptions& options);
-
-// Options on the command line: `names` is a JSON file, {"their name": "our name"}.
-struct ComparisonWords {
-  std::string names;
-  double tolerance = 0;
-};
-void declare_comparison(Fields& line, ComparisonWords& words);
-[[nodiscard]] ComparisonOptions options_of(const Fields& line, const ComparisonWords& words);
 
 }  // namespace whence

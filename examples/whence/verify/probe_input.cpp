@@ -146,6 +146,15 @@ void read_parameters(const Reader& file, ProbeInput& input, DType dtype, std::op
 
 }  // namespace
 
+AttendPlan ProbeInput::plan(const std::string& executor) const {
+  const AttendPlan wanted = wanted_plan(executor, scheme->stages());
+  if (wanted.executor == Executor::automatic || wanted.executor == Executor::reference) return Executor::reference;
+  if (cotangent_logits.defined())
+    throw InputError("cotangent_logits: a tensor given with executor ", executor,
+        ", which never holds the logits; reference required, or leave it out");
+  return wanted;
+}
+
 void ProbeInput::to(Device device) {
   scheme->root().to(device);
   for (Tensor* tensor : {&given.query, &given.key, &given.value, &given.x, &cotangent, &cotangent_logits})

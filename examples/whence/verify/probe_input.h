@@ -33,6 +33,8 @@ struct ProbeInput {
   NamedTensors draws;
   std::vector<std::string> drawn;  // parameters that are not in the file
 
+  // Returns the plan of this executor; auto is reference. Throws InputError if it never holds logits that have a cotangent.
+  [[nodiscard]] AttendPlan plan(const std::string& executor) const;
   void to(Device device);  // moves numbers, parameters and draws
   [[nodiscard]] DType dtype() const { return (given.query.defined() ? given.query : given.x).dtype(); }
 };

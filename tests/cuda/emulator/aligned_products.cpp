@@ -3,7 +3,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "cuda/emulator/settings.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "nn/transformer.h"
 #include "tensor/device/device_runtime.h"
 #include "tests/support/device.h"

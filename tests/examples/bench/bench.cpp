@@ -60,15 +60,14 @@ TEST_CASE("bench: the ceilings are those of a computer") {
 }
 
 TEST_CASE("bench: what the formulas need of multiply-adds, by hand") {
-  const auto operations = [](const std::string& scheme, bool causal = true) {
-    const AttentionCore core({.scheme = scheme, .length = 5, .causal = causal}, Device());
+  const auto operations = [](const std::string& scheme) {
+    const AttentionCore core({.scheme = scheme, .length = 5}, Device());
     return std::pair(core.forward_operations(), core.backward_operations());
   };
   const double positions = 15, pairs = 15 * 12;  // of 5 tokens, in 12 heads of 64
   CHECK_THROWS_WITH_AS((void)operations("absolute"),
       doctest::Contains("scheme: absolute given; one that takes part in attention required"), InputError);
   CHECK(operations("none") == std::pair(256 * pairs, 640 * pairs));
-  CHECK(operations("none", false) == std::pair(256 * 25 * 12.0, 640 * 25 * 12.0));
   // 24 numbers to 32 and 32 to 12; half of the 24 come from a table over distances
   CHECK(operations("dape(kerple)") == std::pair(256 * pairs + 1536 * positions, 640 * pairs + 3 * 1536 * positions));
   CHECK(operations("cdape(kerple)") == std::pair(256 * pairs + 4608 * positions, 640 * pairs + 3 * 4608 * positions));
@@ -85,7 +84,7 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
   for (const char* scheme : {"cope(p_max=3)", "cdape(kerple, width=3)"}) {
     what.scheme = scheme;
     AttentionCore each(what, Device());
-    const CoreRun found = each.run(Executor::reference);
+    const Repetition found = each.run(Executor::reference);
     CHECK((found.kept > 0 && found.peak >= found.kept));
     const NamedTensors first = each.results();
     // The gradient of a bias that softmax ignores is rounding alone, so it is divided by a tenth of the largest norm.
@@ -129,7 +128,7 @@ TEST_CASE(
     for (const NamedTensors& tensors : {core.leaves(), core.results()})
       for (const auto& each : tensors) CHECK_MESSAGE(each.second.dtype() == dtype, each.first);
     for (const nlohmann::json& line :
-        results_of(to_text("attention --schemes kerple --lengths 8 --forward-only --precision ", dtype, tiny))) {
+        results_of(to_text("attention --schemes kerple --lengths 8 --precision ", dtype, tiny))) {
       if (!line.contains("executor")) continue;
       CHECK(line.at("dtype") == to_string(dtype));
       const bool refused = line.at("executor") == "tiled" && dtype != DType::f32;
@@ -153,11 +152,9 @@ TEST_CASE("rounding: tiles in f32 differ from f64 at most twice as much as the o
     for (std::size_t n = 0; n < a.size(); ++n) apart += (a[n] - b[n]) * (a[n] - b[n]), size += b[n] * b[n];
     return std::sqrt(size > 0 ? apart / size : apart);
   };
-  CoreOptions options{
+  const Options options{
       .schemes = "none,alibi,kerple,t5,cope,forgetting,cable,carope,fire,shaw,transformer_xl,dape(kerple),dape(fire)",
-      .executors = "all",
       .lengths = "512",
-      .gates = "both",
       .heads = 2};
   for (const CoreCase& what : cases_of(options)) {
     CAPTURE(what.text());
@@ -175,7 +172,7 @@ TEST_CASE("rounding: tiles in f32 differ from f64 at most twice as much as the o
 }
 
 TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
-  const auto decode = results_of("decode --schemes alibi --prompt 3 --tokens 2" + once);
+  const auto decode = results_of("decode --schemes alibi --lengths 3 --tokens 2" + once);
   REQUIRE(decode.size() == 2);
   CHECK(decode[0].contains("read_gb_per_s"));
   for (const char* field : {"ms", "tokens_per_second", "fraction"}) CHECK_MESSAGE(decode[1].contains(field), field);
@@ -185,16 +182,14 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
   const auto step = results_of("step --models toy --schemes cope --profile" + once);
   REQUIRE(step.size() == 3);
   CHECK((step[1].contains("tokens_per_second") && step[1].at("length") == 40));
+  const auto shorter =
+      results_of("step --models toy --schemes cope --executors strips --lengths 8,16 --batch 1" + once);
+  REQUIRE(shorter.size() == 3);
+  CHECK((shorter[2].at("length") == 16 && shorter[2].at("executor") == "strips"));
   double sum = 0;
   for (const char* part : {"products", "attention", "norms", "loss", "optimiser", "rest"})
     sum += step[2].at(part).get<double>();
   CHECK(sum == doctest::Approx(1));
-  // The embedding, and two layers of x, q, k, v, output, the MLP's hidden numbers and the residual stream.
-  const auto probes = results_of("step --models toy --schemes cope --executor tiled --probes" + once);
-  REQUIRE(probes.size() == 3);
-  CHECK(probes[2].at("probes") == 15);
-  for (const char* field : {"probe_ns", "probe_share", "watched_ratio"})
-    CHECK_MESSAGE(probes[2].contains(field), field);
 }
 
 TEST_CASE("bench: an op clock hears of every op once, forward and backward, and of none when it is gone") {

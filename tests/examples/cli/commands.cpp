@@ -17,11 +17,10 @@ using Words = std::vector<std::string>;
 
 Outcome run(const Words& words) { return RunningProgram(words).finish(); }
 
-// Returns all commands, including "bench attention".
+// Returns all commands.
 std::vector<Words> all_commands() {
   std::vector<Words> commands;
-  for (const auto& line : all_matches(run({"--help"}).out, R"(^  ([a-z]+)( [a-z]+)?  )"))
-    commands.push_back(line[2].empty() ? Words{line[1]} : Words{line[1], line[2].substr(1)});
+  for (const auto& line : all_matches(run({"--help"}).out, R"(^  ([a-z]+)  )")) commands.push_back({line[1]});
   return commands;
 }
 
@@ -74,7 +73,7 @@ TEST_CASE("commands: --help lists each, each explains itself") {
   CHECK(help.code == 0);
   CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
   const std::vector<Words> commands = all_commands();
-  CHECK(commands.size() == 16);
+  CHECK(commands.size() == 13);
   for (Words command : commands) {
     std::string name = "whence";
     for (const std::string& word : command) name += ' ' + word;
@@ -99,7 +98,7 @@ TEST_CASE("commands: schemes and tasks list what there is and show one") {
   CHECK(has(two, "\ncope: Contextual Position Encoding"));
   CHECK(has(two, "\n    p_max=64  largest position; the table has p_max + 1 rows; in [1, 1e+06]\n"));
   CHECK_FALSE(has(two, "\nalibi:"));
-  const std::string on_gpu = run({"schemes", "--device", "cuda"}).out;
+  const std::string on_gpu = run({"schemes", "--executors", "cuda"}).out;
   const auto row_of = [&](const std::string& scheme) {
     const std::size_t at = on_gpu.find('\n' + scheme + ' ');
     return at == std::string::npos ? std::string() : on_gpu.substr(at + 1, on_gpu.find('\n', at + 1) - at - 1);
@@ -107,7 +106,7 @@ TEST_CASE("commands: schemes and tasks list what there is and show one") {
   CHECK(has(row_of("cope"), " tiled"));
   CHECK(has(row_of("cope(p_max=3, interpolation=equation5)"), " reference  not tiled: interpolation=equation5 given"));
   CHECK(row_of("cope(p_max=2)").empty());  // as cope
-  CHECK_FALSE(has(run({"schemes", "rope", "--device", "cuda"}).out, "\ncope"));
+  CHECK_FALSE(has(run({"schemes", "rope", "--executors", "cuda"}).out, "\ncope"));
   CHECK(has(row_of("shaw"), " tiled"));
   CHECK(
       has(row_of("stick_breaking"), " reference  not tiled: a stick to break given, which has no program on a GPU; "));

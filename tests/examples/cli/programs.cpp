@@ -60,6 +60,8 @@ TEST_CASE("programs: --json prints results alone, a line of JSON each; what is f
   const auto trained = lines(run("train", tiny(scratch / "run", {"--json"})));
   CHECK(trained.size() == 3);
   CHECK(trained.at(0).at("token_error_percent").is_number());
+  const Outcome row = done("conformance rope --check causality --json");
+  CHECK((json_lines(row.out).size() == 1 && has(row.err, "1 checks run")));
 }
 
 TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {

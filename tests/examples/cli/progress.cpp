@@ -182,20 +182,6 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
   CHECK(cut_to_width("abc", 0).empty());
 }
 
-TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
-  const Scratch folder("progress");
-  const fs::path log = folder.folder / "log.jsonl";
-  {
-    JsonLog fresh(log, JsonLog::Mode::fresh);
-    fresh.append({{"step", std::int64_t{1}}, {"loss", 0.25}});
-    fresh.append({{"step", std::int64_t{2}}, {"validation", std::numeric_limits<double>::quiet_NaN()},
-        {"note", std::string("a, \"b\"")}, {"good", true}});
-  }
-  CHECK(jsonl_as_csv(log) == "step,loss,validation,note,good\n1,0.25,,,\n2,,,\"a, \"\"b\"\"\",true\n");
-  put(log, "");
-  CHECK(jsonl_as_csv(log) == "\n");
-}
-
 TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   const Scratch folder("progress");
   const fs::path log = folder.folder / "log.jsonl";

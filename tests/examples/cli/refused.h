@@ -49,8 +49,7 @@ inline void check_refused(const Refusal& row) {
   const Outcome outcome = ran(row.line);
   CHECK(seconds() - started < 1);
   const std::string error = replaced(outcome.err, stated, "");
-  const Arguments all = words(row.line);
-  const std::string command = all[0] == "bench" ? all[0] + " " + all[1] : all[0];
+  const std::string command = words(row.line)[0];
   const bool anywhere = row.says.starts_with("..."), bare = row.says.starts_with("whence: ");
   CHECK(outcome.code == row.code);
   CHECK_MESSAGE((anywhere ? has(error, row.says.substr(3))

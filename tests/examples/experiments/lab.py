@@ -280,7 +280,7 @@ class Grid(unittest.TestCase):
         out = self.folder / "none"
         for words, said in ((["--schemes", ","], "--schemes , given"), (["--seeds", "0"], "--seeds 0"), (["--plan", "--collect"], "one of --plan and --collect"),
                             (["--set", "steps='2"], "No closing quotation"), (["--set", "steps=1\x1b[31m"], "x1b[31m"),
-                            *(([f"--{name}"], f"--{name}: given, which is no option any more; ") for name in lab.GONE)):
+                            *(([name], f"{name}: given, which is no option; {said}") for name, said in lab.GONE.items())):
             with contextlib.redirect_stderr(io.StringIO()) as error, contextlib.redirect_stdout(error):
                 self.assertEqual(lab.main(["flip_flop", "--out", str(out), *words]), 2, words)
             self.assertIn(said, error.getvalue())

@@ -96,14 +96,15 @@ def test_every_table_is_accepted():
 
 def test_recorded():
     with tempfile.TemporaryDirectory() as folder:
-        again = pathlib.Path(folder) / "recorded.csv"
+        again = pathlib.Path(folder) / "recorded.jsonl"
         reproduce.write_records(pathlib.Path(folder), papers, dict(reversed(records.items())))
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000  # in the papers' order
         assert (pathlib.Path(folder) / "README.md").read_bytes() == (reproduce.PAPERS / "README.md").read_bytes()
         lines = again.read_text().splitlines()
-        for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "),
-                                   (1, ",,CoPE,x,0,1", "line 2: "),
-                                   (25, ",,,,0,x", "line 26: "), (6, ",,,seeds,,five", "line 7: "), (25, ",,,,,3", "a seed and a number")):
+        place = '{"table": "t", "preset": "mini", '
+        for number, row, words in ((0, "[]", "line 1: "), (5, '{"half', "line 6: "), (5, "a,b", "line 6: "), (1, '{"preset": "mini"}', "line 2: 'table'"),
+                                   (25, place + '"method": "A", "x": ["x"]}', "line 26: "), (6, place + '"seeds": "five"}', "line 7: "),
+                                   (6, place + '"date": 3}', "line 7: "), (25, place + '"method": "A", "x": 3}', "a method and lists of numbers")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
     assert len(records) == 53
@@ -141,8 +142,8 @@ def test_a_table_is_trained_kept_and_checked():
         command = ["cope/table2-flip_flop", "--jobs", "2", "--quiet", "--set", SMALL, "--out", out]
         code, said, error = ran(*command, "--record", kept)
         assert code == 0 and "CoPE better than RoPE" in said and "tests were made" in said, (said, error)
-        csv = kept / "recorded.csv"
-        record = reproduce.read_records(csv)["cope/table2-flip_flop", "mini"]
+        file = kept / "recorded.jsonl"
+        record = reproduce.read_records(file)["cope/table2-flip_flop", "mini"]
         assert record.facts["set"] == SMALL and record.facts["runs"] == "15" and len(record.numbers) == 8
         assert {name.split()[0] for name in record.facts} >= {"bits", "operations", "core-seconds"}, record.facts
         runs = list((out / "runs/flip_flop").glob("cope.0-*"))
@@ -150,30 +151,30 @@ def test_a_table_is_trained_kept_and_checked():
         assert [record.numbers["CoPE", name][0] for name in ("In-dist", "OOD")] == [mine["in distribution"], mine["sparse"]]
         assert "| cope/table2-flip_flop | flip-flop, in and out" in (kept / "README.md").read_text()
         times = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}
-        check = [*command, "--check", "--records", csv]
+        check = [*command, "--check", "--records", file]
         assert "30 numbers" not in ran(*check)[1] and " 32 numbers are as recorded on " in ran(*check)[1].splitlines()[-1]
         assert ran(*check, "--row", "CoPE")[1].splitlines()[-1].startswith("cope/table2-flip_flop: 12 numbers are as recorded")
         assert times == {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}  # nothing is trained twice
-        stale = lambda: ran("--stale", "--records", csv, "--out", out)[1]
+        stale = lambda: ran("--stale", "--records", file, "--out", out)[1]
         assert stale() == "1 results recorded, 0 that this program would not give\n"
-        whole = csv.read_text()
+        whole = file.read_text()
 
         def changed(what, other):
             assert re.search(what, whole), what
-            csv.write_text(re.sub(what, other, whole, count=1))
-        changed(r"(Absolute PE,In-dist,0,)", r"\g<1>1")
+            file.write_text(re.sub(what, other, whole, count=1))
+        changed(r'("Absolute PE", "In-dist": \[)', r"\g<1>1")
         code, said, error = ran(*check)
         assert code == 1 and "differs: Absolute PE, In-dist: " in said and "of the same vectors" in said
-        changed("vectors,,.*", "vectors,,of another kind \x1b[2J")
-        assert reproduce.summary_page(papers, reproduce.read_records(csv)).replace("\n", "").isprintable()
+        changed(r'"vectors": "[^"]*"', r'"vectors": "of another kind \\u001b[2J"')
+        assert reproduce.summary_page(papers, reproduce.read_records(file)).replace("\n", "").isprintable()
         assert ran(*check)[0] == 0 and "1 of which it cannot tell" in stale() and "\x1b" not in stale()
-        changed(r"(bits flip_flop cope,,).*", r"\g<1>0123456789abcdef")
+        changed(r'("bits flip_flop cope": ").{16}', r"\g<1>0123456789abcdef")
         assert stale().startswith("STALE: cope/table2-flip_flop, mini: ") and "flip_flop cope; recorded 0123456789abcdef" in stale()
         changed("--seeds 5", "--seeds 6")
         assert "its preset has other options now" in stale()
         code, _, error = ran(*check)
         assert code == 2 and "the recorded options, seeds and file's name required" in error
-        csv.write_text(whole)
+        file.write_text(whole)
         results = runs[0] / "results.jsonl"
         before = results.read_bytes()
         results.write_bytes(before[:before.index(b"\n") + 1])
@@ -190,13 +191,13 @@ def test_a_text_of_the_users_and_commands():
             folder / "out", "--set",
                                 "dim=8 layers=1 heads=2 length=16 batch=2 steps=2 last=16 evaluate-to=2 evaluation-windows=2 validation-windows=2")
         assert code == 0 and "1 seeds; 3 required" in said, (said, error)
-        assert reproduce.read_records(folder / "kept/recorded.csv")["cope/table5-code", "mini"].facts["text"].startswith("code.txt, SHA-256 ")
+        assert reproduce.read_records(folder / "kept/recorded.jsonl")["cope/table5-code", "mini"].facts["text"].startswith("code.txt, SHA-256 ")
         text.unlink()
-        said = ran("--stale", "--records", folder / "kept/recorded.csv", "--out", folder / "out")[1]
+        said = ran("--stale", "--records", folder / "kept/recorded.jsonl", "--out", folder / "out")[1]
         assert said == "1 results recorded, 0 that this program would not give\n", said
         code, said, error = ran("cope/counting-data", "--record", folder / "kept", "--out", folder / "out")
         assert code == 0 and " train counting --dump 3\n" in said, error
-        assert [name for name, _ in reproduce.read_records(folder / "kept/recorded.csv")] == ["cope/table5-code", "cope/counting-data"]
+        assert [name for name, _ in reproduce.read_records(folder / "kept/recorded.jsonl")] == ["cope/table5-code", "cope/counting-data"]
 
 
 def test_what_cannot_be_is_refused():

@@ -251,7 +251,7 @@ TEST_CASE("all of a text is scored by windows in a row: each token but the first
     CAPTURE(targets);
     const BookFile file(text.substr(0, static_cast<std::size_t>(targets) + 1));
     const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
-    const LanguageScore found = score_whole(*model, corpus, Part::training, {.length = 9, .sequences = 2});
+    const LanguageScore found = score(*model, corpus, Part::training, {.length = 9, .sequences = 2}, 0);
     CHECK(found.tokens == targets);
     double nats = 0;
     for (index_t target = 0; target < targets; ++target) {
@@ -264,7 +264,7 @@ TEST_CASE("all of a text is scored by windows in a row: each token but the first
   }
   const BookFile one("x");
   const Corpus corpus({.data = one.path, .validation_share = 0}, *one.tokeniser);
-  CHECK_THROWS_WITH_AS((void)score_whole(*model, corpus, Part::training, {9, 2}),
+  CHECK_THROWS_WITH_AS((void)score(*model, corpus, Part::training, {9, 2}, 0),
       doctest::Contains("1 token given; 2 required"), FileError);
 }
 
@@ -335,18 +335,18 @@ TEST_CASE("text: all below a folder, but what patterns leave out") {
     write_file(scratch / name, std::string(name) + "\n");
   write_file(scratch / "src/empty.cpp", "");
   fs::create_symlink(scratch.folder / "src/b.cpp", scratch.folder / "src/link.cpp");
-  const auto names = [&](const TreePatterns& patterns) {
-    std::string all;
-    for (const std::string& file : files_of({scratch / "src"}, patterns))
+  const auto names = [&](const std::vector<std::string>& include, const std::vector<std::string>& exclude) {
+    std::string all, notes;
+    for (const std::string& file : files_below(scratch / "src", include, exclude, notes))
       all += fs::path(file).lexically_relative(scratch.folder / "src").string() + ' ';
     return all;
   };
-  CHECK(names({}) == "a.h b.cpp deep/c.cpp deep/notes.txt ");
-  CHECK(names({.include = {"*.cpp", "*.h"}}) == "a.h b.cpp deep/c.cpp ");
-  CHECK(names({.include = {"*.cpp"}, .exclude = {"deep/*"}}) == "b.cpp ");
-  CHECK(names({.exclude = {"c.cpp"}}) == "a.h b.cpp deep/notes.txt ");
+  CHECK(names({}, {}) == "a.h b.cpp deep/c.cpp deep/notes.txt ");
+  CHECK(names({"*.cpp", "*.h"}, {}) == "a.h b.cpp deep/c.cpp ");
+  CHECK(names({"*.cpp"}, {"deep/*"}) == "b.cpp ");
+  CHECK(names({}, {"c.cpp"}) == "a.h b.cpp deep/notes.txt ");
   CHECK_THROWS_WITH_AS(
-      (void)names({.include = {"*.py"}}), doctest::Contains("no file that --include and --exclude leave"), InputError);
+      (void)names({"*.py"}, {}), doctest::Contains("no file that --include and --exclude leave"), InputError);
   const Corpus corpus({.data = scratch / "src", .include = "*.cpp", .validation_share = 0}, *byte_tokeniser());
   CHECK(corpus.size(Part::training).documents == 2);
 }
@@ -362,7 +362,7 @@ TEST_CASE(
   const std::string three = R"("a", " b\u00c3", "\u00a9.")",
                     first = write("a.safetensors", {0, 1, 2, 0, 1, 2, 0, 1, 2, 1}, three),
                     second = write("b.safetensors", {2, 1}, three);
-  const TokeniserPointer tokeniser = tokeniser_from_json(TextFile(first).list(), first);
+  const TokeniserPointer tokeniser = tokeniser_from_json(TextFile(first).list, first);
   const Corpus corpus({.data = first, .test_data = second, .validation_share = 0.3}, *tokeniser);
   CHECK(corpus.slice(Part::training, 0, 8) == TokenIds{0, 1, 2, 0, 1, 2, 0, 1});
   CHECK(corpus.slice(Part::validation, 0, 2) == TokenIds{2, 1});
@@ -408,24 +408,7 @@ TEST_CASE("perplexities per byte and per word are of the same nats as the one pe
   CHECK(blanks.size(Part::training).words == 7);
 }
 
-TEST_CASE("corpus: the first line of prose is behind title, author and heads of chapters; no text is too odd to ask") {
-  const auto begins = [](const std::string& text) {
-    const std::size_t at = first_line_of_prose(text);
-    return at == text.npos ? "none" : text.substr(at, 12);
-  };
-  const std::string heads =
-      "The Title of the Book\n\nby an author of whom much is known\n\nVOLUME THE FIRST.\n\nCHAPTER I. In which he "
-      "comes home again\n\n";
-  CHECK(begins(heads + "Short.\n\nIt was a dark and\nstormy Night. He ran.\n") == "It was a dar");
-  CHECK(begins("TITLE\nof a book\r\n\r\n\"When he was here,\" she said,\r\n\"he was not there.\"\r\n") ==
-        "\"When he was");
-  CHECK(begins("one of these lines has no end\n\nbut this one here has.") == "but this one");
-  for (const std::string& none : {""s, "\n"s, "\n\n\n"s, "x"s, "A. B. C."s, heads, "1 2 3\n4 5 6\n"s, "a b c"s,
-           "\0\xFF.\n"s, "Он пришёл домой и лёг спать.\n"s})
-    CHECK_MESSAGE(begins(none) == "none", none);
-}
-
-TEST_CASE("corpus: what is read for people is a document that was set aside, from its first line of prose") {
+TEST_CASE("corpus: what is read for people is the text that was set aside") {
   const Scratch scratch("passage");
   std::string text;
   std::vector<std::string> all;
@@ -441,21 +424,21 @@ TEST_CASE("corpus: what is read for people is a document that was set aside, fro
   const std::vector<bool> aside = validation_documents({all.begin(), all.end()}, 0.3, 0);
   const auto first = static_cast<std::size_t>(std::ranges::find(aside, true) - aside.begin());
   REQUIRE(first > 0);
-  const std::size_t at = text.find(to_text("This is the text of number ", first, ","));
-  CHECK(passage.text.starts_with(to_text("This is the text of number ", first, ",")));
+  const std::size_t at = text.find(to_text("CHAPTER ", first, "."));
+  CHECK(passage.text.starts_with(to_text("CHAPTER ", first, ".")));
   CHECK(passage.place == to_text(scratch / "book.txt", ": line ", 1 + count(text.substr(0, at), "\n"), ", byte ", at));
   CHECK(passage.about == "of a document that was set aside for validation");
   CHECK(static_cast<int>(std::ranges::count(aside, true)) == count(passage.text, "This is the text"));
   CHECK(has(passage_to_read(options, "another").about, "; the text has changed since training"));
   options.validation_share = 0;
-  CHECK(passage_to_read(options, hash).text.starts_with("This is the text of number 0,"));
+  CHECK(passage_to_read(options, hash).text.starts_with("CHAPTER 0."));
   CHECK(has(passage_to_read(options, hash).about, "that it was trained on"));
   options = {.data = scratch / "book.txt", .validation_data = scratch / "own.txt"};
-  write_file(scratch / "own.txt", "1 2 3");  // no prose
+  write_file(scratch / "own.txt", "1 2 3");
   CHECK(passage_to_read(options, hash).text == "1 2 3");
   CHECK(passage_to_read(options, hash).place == scratch / "own.txt" + ": line 1, byte 0");
-  write_file(scratch / "lines.jsonl", "{\"text\": \"HEAD\"}\n{\"text\": \"HEAD\\n\\nand a few small words.\"}\n");
+  write_file(scratch / "lines.jsonl", "{\"text\": \"one \"}\n{\"text\": \"two\"}\n");
   options.validation_data = scratch / "lines.jsonl";
-  CHECK(passage_to_read(options, hash).text == "and a few small words.");
-  CHECK(passage_to_read(options, hash).place == scratch / "lines.jsonl" + ": line 2, byte 6 of its text");
+  CHECK(passage_to_read(options, hash).text == "one two");
+  CHECK(passage_to_read(options, hash).place == scratch / "lines.jsonl" + ": line 1, byte 0 of its text");
 }

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "examples/whence/language/length_evaluation.h"
+#include "examples/whence/language/language_model.h"
 #include "examples/whence/language/sampling.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
@@ -304,15 +304,17 @@ TEST_CASE("the options of every named model as facts of a run, there and back; o
     return error_text([&] { (void)model_of(facts, "here"); });
   };
   CHECK(with("model.dim", "16").empty());
-  for (const auto& [name, value, required] : std::vector<std::array<std::string, 3>>{
-           {"activation", "gloo", "a name such as gelu required; is it of another version?"},
-           {"dim", "8x", "a number required"}, {"dim", "4611686018427387904", ""},
-           {"layers", "1000000000", "0 to 1024 required"}, {"hidden", "-8", "0 to 16777216 required"},
-           {"tied", "yes", ""}, {"scheme", "", "the options of a language model's training required"},
-           {"window", "3", "an option of this version's models required"}}) {
+  for (const auto& [name, value, required] :
+      std::vector<std::array<std::string, 3>>{{"activation", "gloo", "one of gelu, gelu_erf, relu, swiglu required"},
+          {"dim", "8x", "a whole number"}, {"dim", "4611686018427387904", "0 to 16777216 required"},
+          {"layers", "1000000000", "0 to 1024 required"}, {"hidden", "-8", "0 to 16777216 required"},
+          {"tied", "yes", "true or false, required"}, {"window", "3", "unknown option given"}}) {
     const std::string said = with("model." + name, value);
-    CHECK_MESSAGE(said.starts_with("here: model." + name + ": \"" + value + "\" found; " + required), said);
+    CHECK_MESSAGE(said.starts_with("here: model." + name + ": \"" + value + "\" found; "), said);
+    CHECK_MESSAGE(has(said, required), said);
   }
+  CHECK(with("model.scheme", "") ==
+        "here: model.scheme: none found; the options of a language model's training required");
 }
 
 TEST_CASE("a saved model is the model; another tokeniser, a missing file and foreign weights are refused by name") {

@@ -40,7 +40,7 @@ Outcome train(const Arguments& arguments) { return run("train", arguments); }
 
 }  // namespace
 
-TEST_CASE("train lm: repeated from run.json it gives the same weights; generate reads them") {
+TEST_CASE("train lm: repeated it gives the same weights; generate reads them") {
   const Workplace here("train-lm");
   write_text("text.txt", 60);
   const Outcome whole = train(command("whole"));
@@ -50,7 +50,7 @@ TEST_CASE("train lm: repeated from run.json it gives the same weights; generate 
   CHECK(whole.out.find("Delta-P") != std::string::npos);
   const std::string weights = read_file("whole/weights.safetensors");
 
-  const Outcome again = train({"--from", "whole/run.json", "--out", "again", "--quiet"});
+  const Outcome again = train(command("again"));
   REQUIRE_MESSAGE(again.code == 0, again.err);
   CHECK(read_file("again/weights.safetensors") == weights);
 

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <numeric>
 
-#include "examples/whence/tasks/binary_integers.h"
 #include "tensor/error.h"
 
 using namespace whence;

@@ -202,5 +202,4 @@ TEST_CASE("train FILE.jsonl: learns, resumes and is looked at") {
   CHECK(record.at("facts").at("note").size() == 2);
   (void)done("look --causes " + out);
   (void)done("train --resume --steps 502 --out " + out);
-  CHECK(std::ranges::count(done("train jsonl --dump 100 --dump-set 'set aside' --data " + file).out, '\n') == 10);
 }

@@ -1,8 +1,8 @@
 // --device auto, cpu and cuda: the choice, its reason, and each refusal's cause.
 #include "examples/whence/machine/placement.h"
 
-#include "examples/whence/machine/model_plan.h"
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/memory.h"
+#include "examples/whence/machine/models.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"

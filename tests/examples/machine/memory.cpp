@@ -1,5 +1,5 @@
 // Planned and measured memory of training, part by part; and refusals with advice that works.
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -117,12 +117,6 @@ TEST_CASE("training memory: parts are those of the model, and nothing is left be
                            training_of(with([](auto& o) { o.layers = 8, o.recompute_layers = true; }), 4));
   CHECK(again.attention + again.layers < (kept.attention + kept.layers) / 8);
   CHECK(again.peak - again.weights - again.optimiser < (kept.peak - kept.weights - kept.optimiser) / 2);
-  // SGD keeps one number per weight, or none.
-  PlannedTraining with_sgd = training;
-  with_sgd.optimizer = SgdOptions{.momentum = 0.9};
-  CHECK(planned_memory(with_sgd).optimiser == weights);
-  with_sgd.optimizer = SgdOptions{};
-  CHECK(planned_memory(with_sgd).optimiser == 0);
   // Strips keep operands where the reference keeps scores.
   const auto attention_with = [](const std::string& executor) {
     return planned_memory(training_of(with([&](auto& o) { o.executor = executor, o.length = 256; }), 2)).attention;
@@ -145,12 +139,12 @@ TEST_CASE("training memory: what cannot fit is refused, with what takes less") {
   CHECK(refusal_of(long_one, 1 << 20).find("which takes at least ") != std::string::npos);
 }
 
-TEST_CASE("training memory: one line where it is small, a table where it is not") {
+TEST_CASE("training memory: one line, and a table of its parts") {
   const PlannedTraining training = training_of(base, 4);
   const TrainingMemory found = planned_memory(training);
-  const std::string line = memory_text(found, std::size_t{1} << 40);
-  CHECK(line == "memory: " + bytes_text(found.peak) + " at the peak of a step; 1 TiB are free\n");
-  const std::string table = memory_text(found, 2 * found.peak);
+  CHECK(require_shown_memory("a step", found.peak, std::size_t{1} << 40, "") ==
+        "memory: " + bytes_text(found.peak) + " at the peak of a step; 1 TiB are free");
+  const std::string table = memory_table(found);
   for (const std::string part : {"weights", "optimiser", "attention, executor tiled", "rest of the layers",
            "embeddings, logits, loss", "gradients ("})
     CHECK_MESSAGE(table.find(part) != std::string::npos, part, " in ", table);

@@ -1,9 +1,9 @@
 // Planned models: operations computed by hand, parameters compared with real modules, bytes.
-#include "examples/whence/machine/model_plan.h"
+#include "examples/whence/machine/memory.h"
+#include "examples/whence/machine/models.h"
 
 #include <doctest/doctest.h>
 
-#include "examples/whence/machine/named_models.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"

@@ -1,16 +1,23 @@
-#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <optional>
+#include <sstream>
+#include <tuple>
 
 #include "autograd/inspect/graph_text.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "nn/layers/module.h"
-#include "nn/training/training.h"
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/error.h"
@@ -18,20 +25,57 @@
 namespace whence {
 namespace {
 
+// Reads the number after `key` in a file of such lines, or the file's only number for an empty key.
+std::optional<std::size_t> number_in(const std::filesystem::path& file, const std::string& key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    std::istringstream text(line.substr(key.size()));
+    if (std::size_t number = 0; text >> number) return number;
+  }
+  return std::nullopt;
+}
+
+std::size_t free_of_machine() {
+  std::size_t free = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
+  const auto limit = [&free](std::size_t most, std::size_t used) {
+    const std::size_t left = most - std::min(most, used);
+    free = std::max<std::size_t>(free == 0 ? left : std::min(free, left), 1);  // 0 would mean unknown
+  };
+  // Control groups, innermost first: "0::/a/b" of version 2, or "4:memory:/a/b". Some of their memory can be reclaimed.
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    for (const auto& [sign, root, most, used, cache] :
+        {std::tuple{"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
+            {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                "total_inactive_file "}}) {
+      const std::size_t at = line.find(sign);
+      if (at == std::string::npos) continue;
+      const std::string within = line.substr(at + std::string(sign).size());
+      for (std::filesystem::path group = root + within;; group = group.parent_path()) {
+        const auto high = number_in(group / most, ""), now = number_in(group / used, "");
+        if (high && now) limit(*high, *now - std::min(*now, number_in(group / "memory.stat", cache).value_or(0)));
+        if (group.native().size() <= std::string(root).size()) break;
+      }
+    }
+  }
+  // The process's own limits, ulimit -v and -d: pages of its address space, and of its data.
+  std::size_t size = 0, data = 0, other = 0;
+  std::ifstream("/proc/self/statm") >> size >> other >> other >> other >> other >> data;
+  for (const auto& [resource, pages] : {std::pair{RLIMIT_AS, size}, std::pair{RLIMIT_DATA, data}})
+    if (rlimit most{}; size > 0 && getrlimit(resource, &most) == 0 && most.rlim_cur != RLIM_INFINITY)
+      limit(most.rlim_cur, pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+  return free;
+}
+
 std::size_t block_of(const Tensor& x, DType dtype) {
   return Allocator::block_size(static_cast<std::size_t>(x.numel()) * size_of(dtype));
 }
 std::size_t block_of(const Tensor& x) { return x.defined() ? block_of(x, x.dtype()) : 0; }
 
-std::vector<Tensor> tensors_of(const Module& module) {
-  std::vector<Tensor> all;
-  for (const Module::Parameter& parameter : module.parameters()) all.push_back(parameter.tensor);
-  return all;
-}
-
-std::size_t bytes_of(const Module& module) {
+std::size_t bytes_of(const std::vector<Module::Parameter>& parameters) {
   std::size_t bytes = 0;
-  for (const Tensor& tensor : tensors_of(module)) bytes += block_of(tensor);
+  for (const Module::Parameter& parameter : parameters) bytes += block_of(parameter.tensor);
   return bytes;
 }
 
@@ -44,8 +88,6 @@ bool is_core(const std::string& module) {
   return rest.empty() || rest.starts_with(".position");
 }
 
-constexpr double bytes_of_layer = 4096;  // of its modules, at least, in addition to the numbers
-
 [[noreturn]] void refuse(
     std::size_t asked, std::size_t free, const std::string& what, const std::string& sure, const std::string& way) {
   throw OutOfMemory(to_text("memory: ", what, " asked for, which takes ", sure, bytes_text(asked), "; at most ",
@@ -53,68 +95,46 @@ constexpr double bytes_of_layer = 4096;  // of its modules, at least, in additio
       {.asked = asked, .free = free});
 }
 
-// Returns the bytes of one layer's scores. Above the limit no plan is made, because it would make their masks.
-std::size_t least_of(const PlannedTraining& training) {
-  if (training.model.executor != "reference") return 0;
-  return static_cast<std::size_t>(training.sequences * training.model.heads * training.length * training.length) *
-         size_of(training.precision);
-}
-
-std::size_t bytes_of_caches(const PlannedPass& pass) {  // Counts keys and values of each layer.
-  return static_cast<std::size_t>(
-             2 * pass.model.layers * pass.cached * pass.model.dim / pass.model.heads * pass.model.key_heads()) *
-         sizeof(float);
-}
-
 // Counts tokens, logits, and scores of one layer where they are stored whole. Planning would itself make the tokens and
-// a mask.
-std::size_t least_of(const PlannedPass& pass) {
-  const auto tokens = static_cast<std::size_t>(pass.sequences * pass.length);
-  const std::size_t scores =
-      pass.model.executor == "reference" ? static_cast<std::size_t>(pass.model.heads * pass.length) : 0;
-  return tokens * (sizeof(std::int64_t) +
-                      sizeof(float) * (static_cast<std::size_t>(pass.model.dim + pass.model.vocabulary) + scores));
-}
-
-// Returns "memory: 3 GiB at the peak of WHAT; 5 GiB are free".
-std::string peak_text(std::size_t peak, const std::string& what, std::size_t free) {
-  return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
-      free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
-}
-
-// Counts the gradients of parts that are summed.
-std::size_t bytes_of_sums(const Optimizer& optimizer) {
-  std::size_t sums = 0;
-  for (const Module::Parameter& parameter : optimizer.parameters())
-    sums += block_of(parameter.tensor, compute_dtype(parameter.tensor.dtype()));
-  return sums;
+// a mask, so that no plan is made if these are too many.
+std::size_t least_of(const TransformerOptions& model, index_t sequences, index_t length, DType dtype) {
+  const index_t scores = model.executor == "reference" ? model.heads * length : 0;
+  return static_cast<std::size_t>(sequences * length) *
+         (sizeof(std::int64_t) + size_of(dtype) * static_cast<std::size_t>(model.dim + model.vocabulary + scores));
 }
 
 }  // namespace
 
-TrainingMemory planned_memory(const PlannedTraining& training) {
-  const Device device = Device::planned(training.device);
+std::size_t free_memory(Device device) {
   Allocator& allocator = memory_of(device);
+  const std::size_t free = device.is_cpu() ? free_of_machine() : allocator.room().free;
+  const MemoryStatistics held = allocator.statistics();
+  return free == 0 ? 0 : free + held.reserved - held.live;
+}
+
+TrainingMemory planned_memory(const PlannedTraining& training) {
+  Allocator& allocator = memory_of(Device::planned(training.device));
   const std::size_t before = allocator.statistics().live;
   allocator.reset_peak();
   TrainingMemory found;
   const PlannedModules planned(training.device);
   Transformer model(training.model);
-  MixedPrecision precision(training.optimizer, model, training.precision);
+  MixedPrecision precision(model, training.precision, {});
   found.executor = model.attention(0).explain(
       training.device, training.precision, training.sequences, training.length, training.model.causal);
-  found.weights = bytes_of(model);
+  found.weights = bytes_of(model.parameters());
   for (const Optimizer::Moments& moments : precision.optimizer().moments())
     found.optimiser += block_of(moments.first) + block_of(moments.second) + block_of(moments.master);
-  for (const Module::Parameter& parameter : precision.optimizer().parameters())
-    found.gradients += block_of(parameter.tensor);
+  found.gradients = bytes_of(precision.optimizer().parameters());
+  std::vector<Tensor> parameters;
+  for (const Module::Parameter& parameter : model.parameters()) parameters.push_back(parameter.tensor);
   const LossOf loss_of = token_loss(model, 0);
   const auto looked_at = [&](const TrainingBatch& batch, std::int64_t part) {
     const std::size_t live = allocator.statistics().live;
     const Tensor loss = loss_of(batch, part);
     const std::size_t kept = allocator.statistics().live - live;
     found.attention = found.layers = 0;
-    for (const auto& [module, bytes] : kept_by_module(loss, tensors_of(model)))
+    for (const auto& [module, bytes] : kept_by_module(loss, parameters))
       if (is_core(module))
         found.attention += bytes;
       else if (module.find("blocks.") != std::string::npos)
@@ -130,9 +150,11 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
       {.accumulate = (halvings > 0 ? 2 : 1) * (training.accumulate >> halvings > 1 ? 3 : 1)});
   for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);
   found.peak = allocator.statistics().peak - before;
-  // One sum waited for its other half; as many wait as the number of parts can be halved.
-  found.peak += bytes_of_sums(precision.optimizer()) *
-                static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
+  // One sum of gradients waited for its other half; as many wait as the number of parts can be halved.
+  std::size_t sums = 0;
+  for (const Module::Parameter& parameter : precision.optimizer().parameters())
+    sums += block_of(parameter.tensor, compute_dtype(parameter.tensor.dtype()));
+  found.peak += sums * static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
   return found;
 }
 
@@ -150,10 +172,9 @@ index_t planned_parameters(const TransformerOptions& model) {
 }
 
 void require_memory(const TransformerOptions& model, Device device, int numbers) {
-  const double layers = static_cast<double>(std::max<index_t>(model.layers, 0));
   const std::size_t free = free_memory(device);
-  const auto require = [&](double parameters) {
-    const double bytes = 4 * numbers * parameters + layers * bytes_of_layer;
+  const auto require = [&](double parameters) {  // and a layer's modules
+    const double bytes = 4 * numbers * parameters + 4096 * static_cast<double>(std::max<index_t>(model.layers, 0));
     if (free == 0 || bytes <= static_cast<double>(free)) return;
     refuse(static_cast<std::size_t>(std::fmin(bytes, 1e18)), free,
         to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", with_unit(parameters), " parameters"),
@@ -179,53 +200,46 @@ std::string memory_table(const TrainingMemory& memory) {
   return table.text();
 }
 
-std::string memory_text(const TrainingMemory& memory, std::size_t free) {
-  constexpr std::size_t small = std::size_t{1} << 30;  // a smaller plan is not printed
-  const std::string line = peak_text(memory.peak, "a step", free) + '\n';
-  const bool is_small = memory.peak < small && (free == 0 || memory.peak < free / 8);
-  return is_small ? line : line + memory_table(memory);
-}
-
 TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free) {
   const std::string what = to_text("a step of ", training.sequences, " sequences of ", training.length, " tokens");
-  const std::size_t least = least_of(training);
+  const std::size_t least = least_of(training.model, training.sequences, training.length, training.precision);
   if (free != 0 && least > free) refuse(least, free, what, "at least ", step_remedies);
   TrainingMemory memory = planned_memory(training);
   if (free == 0 || memory.peak <= free) return memory;
   std::cout << memory_table(memory) << std::flush;
-  const index_t half = training.sequences / 2;
   refuse(memory.peak, free, what, "",
       training.sequences % 2 == 0 && !training.shared
-          ? to_text("--batch ", half, " --accumulate ", 2 * training.accumulate,
+          ? to_text("--batch ", training.sequences / 2, " --accumulate ", 2 * training.accumulate,
                 ", --recompute-layers, --executor strips, or a smaller model take less")
           : step_remedies);
 }
 
 std::string require_pass_memory(const PlannedPass& pass) {
-  const auto model = [&pass] {
-    const PlannedModules planned(pass.device);
-    return Transformer(pass.model);
-  };
-  const std::size_t weights = bytes_of(model()), caches = bytes_of_caches(pass);
-  std::size_t free = free_memory(pass.device);
-  if (pass.loaded && free != 0) free += weights;
-  std::size_t peak = least_of(pass) + caches;
-  if (free == 0 || peak <= free)
-    peak = caches + planned_peak(
-                        [&] {
-                          const NoGrad no_grad;
-                          try {
-                            (void)model()(Tensor::zeros({pass.sequences, pass.length}, DType::i64));
-                          } catch (const OutOfMemory&) {
-                            throw;
-                          } catch (const Error&) {  // the scheme refuses that length, and the pass reports it
-                          }
-                        },
-                        pass.device);
+  const auto& [model, device, sequences, length, cached, remedy, loaded] = pass;
+  const auto caches =
+      static_cast<std::size_t>(2 * model.layers * cached * model.dim / model.heads * model.key_heads()) *
+      sizeof(float);  // keys and values of each layer
+  std::size_t free = free_memory(device), weights = 0, peak = least_of(model, sequences, length, DType::f32);
+  peak = std::max(peak, planned_peak(
+                            [&] {
+                              const Transformer planned(model);
+                              weights = bytes_of(planned.parameters());
+                              if (loaded && free != 0) free += weights;
+                              if (free != 0 && peak + caches > free) return;
+                              const NoGrad no_grad;
+                              try {
+                                (void)planned(Tensor::zeros({sequences, length}, DType::i64));
+                              } catch (const OutOfMemory&) {
+                                throw;
+                              } catch (const Error&) {  // the scheme refuses that length, and the pass reports it
+                              }
+                            },
+                            device)) +
+         caches;
   const std::string kept = caches > 0 ? to_text(", ", bytes_text(caches), " keys and values") : "";
   return require_shown_memory(
-      to_text("reading ", pass.sequences, " x ", pass.length, " tokens (", bytes_text(weights), " weights", kept, ")"),
-      peak, free, pass.remedy);
+      to_text("reading ", sequences, " x ", length, " tokens (", bytes_text(weights), " weights", kept, ")"), peak,
+      free, remedy);
 }
 
 std::size_t planned_peak(const std::function<void()>& pass, Device like) {
@@ -240,7 +254,8 @@ std::size_t planned_peak(const std::function<void()>& pass, Device like) {
 std::string require_shown_memory(
     const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy) {
   if (free != 0 && peak > free) refuse(peak, free, what, "", remedy);
-  return peak_text(peak, what, free);
+  return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
+      free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
 }
 
 }  // namespace whence

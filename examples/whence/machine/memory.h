@@ -7,12 +7,14 @@
 #include <functional>
 #include <string>
 
-#include "examples/whence/machine/free_memory.h"
-#include "nn/attention/plan.h"
 #include "nn/training/training.h"
 #include "nn/transformer.h"
 
 namespace whence {
+
+// Returns the bytes that tensors may still take. On the CPU: what the machine, the control groups of this process and
+// its own limits (ulimit -v and -d) leave. On a GPU: its free memory, and unused memory of the allocator. 0: unknown.
+[[nodiscard]] std::size_t free_memory(Device device);
 
 // Counts the parameters that every scheme has, from the sizes alone, which may be anything.
 [[nodiscard]] double fewest_parameters(const TransformerOptions& model);
@@ -29,7 +31,6 @@ struct PlannedTraining {
   DType precision = DType::f32;
   std::int64_t accumulate = 1;  // parts per process
   bool shared = false;          // with other ranks
-  OptimizerOptions optimizer = AdamOptions{};
 };
 
 // Bytes of tensors. `peak` is the largest sum at any time of a step. Not all parts exist at once: what is kept for
@@ -45,17 +46,13 @@ struct TrainingMemory {
   std::size_t peak = 0;
 };
 [[nodiscard]] TrainingMemory planned_memory(const PlannedTraining& training);  // plans two steps
-
-// Formats a table by part.
 [[nodiscard]] std::string memory_table(const TrainingMemory& memory);
-// Formats one line, and the table if the step is large compared with what is free (0: unknown).
-[[nodiscard]] std::string memory_text(const TrainingMemory& memory, std::size_t free);
 
 // Names what makes a step smaller, the smallest change first.
 inline constexpr const char* step_remedies =
     "a smaller --batch and as many times the --accumulate, --recompute-layers, --executor strips, or a smaller model";
 // Returns the run's memory. OutOfMemory with the remedies when that is more than is free (0: unknown); the table is
-// printed before, unless the scores of one layer alone are too much.
+// printed before, unless tokens and scores alone are too much.
 [[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free);
 
 // A pass of a trained model, without recording.
@@ -67,13 +64,13 @@ struct PlannedPass {
   std::string remedy = "choose a smaller model";  // a way to make it smaller
   bool loaded = false;                            // the weights are in memory
 };
-// Returns a line with the pass's memory, by part, and the free memory. OutOfMemory with the remedy when the latter is less.
+// Returns a line with the pass's memory, and the free memory. OutOfMemory with the remedy when the latter is less.
 [[nodiscard]] std::string require_pass_memory(const PlannedPass& pass);
 
 // Returns the most bytes that `pass` adds at a time, by running it on the planned device of `like`. Its modules are
 // planned too, and its operands must be.
 [[nodiscard]] std::size_t planned_peak(const std::function<void()>& pass, Device like = Device::cpu());
-// Returns a line with the memory of `what`, and the free memory (0: unknown). OutOfMemory with the remedy when the latter is less.
+// Returns "memory: 3 GiB at the peak of WHAT; 5 GiB are free" (0: unknown). OutOfMemory with the remedy when that is less.
 [[nodiscard]] std::string require_shown_memory(
     const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy);
 

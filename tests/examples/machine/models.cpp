@@ -1,5 +1,5 @@
 // The named models: parameter counts computed by hand, their parts, and a training step of each kind of block.
-#include "examples/whence/machine/named_models.h"
+#include "examples/whence/machine/models.h"
 
 #include "autograd/check/gradcheck.h"
 #include "nn/attention/plan.h"
