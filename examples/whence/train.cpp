@@ -9,9 +9,9 @@
 
 #include "autograd/inspect/graph_text.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
