@@ -13,7 +13,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory.h"

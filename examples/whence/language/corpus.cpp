@@ -9,7 +9,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"

@@ -6,9 +6,9 @@
 #include <optional>
 #include <sstream>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
