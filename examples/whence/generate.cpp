@@ -6,9 +6,9 @@
 
 #include "examples/whence/bench/ceilings.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/sampling.h"
 #include "examples/whence/language/saved_model.h"

@@ -5,7 +5,6 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/models.h"
 #include "examples/whence/report/table.h"

@@ -1,11 +1,12 @@
 // probe: runs any scheme on tensors from a file: queries, keys, values and parameters go in; every intermediate and
 // every gradient comes out.
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
@@ -73,7 +74,10 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"scheme", "in", "out"})
     if (!line.given(name)) throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
-  line.refuse_onto("out", options.in);
+  std::error_code not_there;
+  if (std::filesystem::equivalent(options.in, options.out, not_there))
+    line.refuse(
+        "out", "another file than the one that is read", "results would take the place of what they were made from");
   ensure_output_file(options.out);
 }
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/words.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/scheme.h"

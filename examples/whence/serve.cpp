@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/write_page.h"
 #include "examples/whence/playground/session.h"

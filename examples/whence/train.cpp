@@ -9,11 +9,10 @@
 
 #include "autograd/inspect/graph_text.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
-#include "examples/whence/cli/words.h"
+#include "examples/whence/cli/numbers.h"
 #include "nn/attention/plan.h"
 #include "nn/scheme.h"
 #include "nn/training/precision.h"

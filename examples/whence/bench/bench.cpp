@@ -5,8 +5,8 @@
 #include <exception>
 #include <iostream>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/report/table.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/raw.h"

@@ -6,7 +6,6 @@
 #include "autograd/recording.h"
 #include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/models.h"
 #include "nn/decoding.h"
 #include "nn/scheme.h"

@@ -10,7 +10,6 @@
 #include "autograd/inspect/observers.h"
 #include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory.h"
 #include "examples/whence/machine/models.h"
 #include "examples/whence/tasks/task.h"

@@ -1,7 +1,6 @@
 #include "examples/whence/cli/fields.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <set>
 #include <type_traits>
@@ -145,12 +144,6 @@ void Fields::refuse_unless(std::string_view name, bool has_effect, const std::st
 void Fields::refuse(std::string_view name, const std::string& required, const std::string& advice) const {
   const std::string shown = one_line(declared(name).show());
   throw InputError("--", name, ": ", shown.empty() ? "nothing" : shown, " given; ", required, " required; ", advice);
-}
-
-void Fields::refuse_onto(std::string_view name, const std::string& input) const {
-  std::error_code not_there;
-  if (std::filesystem::equivalent(input, declared(name).show(), not_there))
-    refuse(name, "another file than the one that is read", "results would take the place of what they were made from");
 }
 
 Fields::Pairs Fields::values() const {

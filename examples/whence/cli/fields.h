@@ -82,8 +82,6 @@ class Fields {
   void refuse_unless(std::string_view name, bool has_effect, const std::string& required) const;
   // Refuses the value of an option for a reason that only the program knows.
   [[noreturn]] void refuse(std::string_view name, const std::string& required, const std::string& advice) const;
-  // Refuses the option `name` if it leads to the file that `input` was read from.
-  void refuse_onto(std::string_view name, const std::string& input) const;
 
  protected:
   struct Option {

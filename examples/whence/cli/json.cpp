@@ -60,7 +60,7 @@ Json Json::read(std::string_view text, const std::string& place) try {
             value.get<std::string>(), "' given twice; once required");
     } else {
       if (event != Event::value) open.pop_back();
-      if (!open.empty() && open.back().fields.empty()) open.back().at = to_text(' ', ++open.back().items);
+      if (!open.empty() && open.back().fields.empty()) open.back().at = ' ' + std::to_string(++open.back().items);
     }
     return true;
   };
@@ -122,7 +122,8 @@ bool Json::is_list() const { return at(value_).is_array(); }
 
 Json::List Json::items() const {
   List all;
-  for (const ordered_json& each : at(value_)) all.push_back({part_of(value_, each), to_text(place_, ' ', all.size())});
+  for (const ordered_json& each : at(value_))
+    all.push_back({part_of(value_, each), place_ + ' ' + std::to_string(all.size())});
   return all;
 }
 
@@ -136,7 +137,7 @@ Json::Fields Json::fields() const {
 std::optional<Json> Json::find(std::string_view name) const {
   const auto found = at(value_).find(std::string(name));
   return found == at(value_).end() ? std::nullopt
-                                   : std::optional(Json(part_of(value_, *found), to_text(place_, ": ", name)));
+                                   : std::optional(Json(part_of(value_, *found), place_ + ": " + std::string(name)));
 }
 
 template <class Good> Json Json::need(std::string_view name, Good good, const char* required) const {

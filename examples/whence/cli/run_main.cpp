@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -14,8 +15,8 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
 
@@ -93,6 +94,27 @@ bool standard_output_lost() {
   return !reader_gone;
 }
 
+// ---- Signals
+
+constexpr std::array<int, 4> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+std::atomic<bool> requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a handler may only touch lock-free atomics");
+
+// Calls only what POSIX allows inside a handler.
+extern "C" void on_stop_signal(int number) {
+  const int saved_errno = errno;
+  requested.store(true);
+  // A second signal ends the program even if the main loop hangs. SIGUSR1 does not: it is a scheduler's warning before the
+  // time is up, and SIGTERM follows while the program may still be saving.
+  std::signal(SIGUSR1, SIG_IGN);
+  for (const int signal : stop_signals)
+    if (signal != SIGUSR1 && number != SIGUSR1) std::signal(signal, SIG_DFL);
+  constexpr std::string_view notice = "\nstopping after this step; once more to stop at once\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, notice.data(), notice.size());
+  errno = saved_errno;
+}
+
 }  // namespace
 
 std::string exit_codes_text() {
@@ -113,6 +135,18 @@ int run_main(const std::string& program, const std::function<int()>& body) {
         ExitCode::bad_system);
   }
   return code;
+}
+
+void install_interrupt_handler() {
+  requested.store(false);
+  for (const int signal : stop_signals)  // signal() lets a write go on that the signal interrupts
+    if (std::signal(signal, on_stop_signal) == SIG_IGN && signal == SIGHUP) std::signal(signal, SIG_IGN);
+}
+
+bool interrupt_requested() { return requested.load(std::memory_order_relaxed); }
+
+void stop_if_interrupted(const char* work) {
+  if (interrupt_requested()) throw Interrupted(work, ": stopped before it was done");
 }
 
 }  // namespace whence

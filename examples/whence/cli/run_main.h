@@ -1,9 +1,12 @@
-// The frame of a command in main(): errors in one line, the right exit code, and no harm from a closed pipe.
-// The exit codes are a promise to scripts: README.md, "What is promised".
+// The frame of a command in main(): errors in one line, the right exit code, no harm from a closed pipe, and signals: the
+// first SIGINT, SIGTERM or SIGHUP requests a save and stop, the second stops at once. SIGUSR1, with which schedulers warn,
+// requests it too, and is not counted. The exit codes are a promise to scripts: README.md, "What is promised".
 #pragma once
 
 #include <functional>
 #include <string>
+
+#include "tensor/error.h"
 
 namespace whence {
 
@@ -28,5 +31,20 @@ enum class ExitCode {
 // of write. Closed standard streams lead to /dev/null. If memory ends inside a destructor, which cannot throw, the
 // program ends there, with the same line and code.
 [[nodiscard]] int run_main(const std::string& program, const std::function<int()>& body);
+
+// Thrown when a program stopped on request, after it saved.
+class Interrupted : public Error {
+ public:
+  using Error::Error;
+};
+
+// Installs the handler. SIGHUP stays ignored if it was (nohup).
+void install_interrupt_handler();
+
+// True if a signal was received since install_interrupt_handler(). Cheap enough for every step.
+[[nodiscard]] bool interrupt_requested();
+
+// Throws Interrupted if so: "WORK: stopped before it was done". For loops that have nothing to save.
+void stop_if_interrupted(const char* work);
 
 }  // namespace whence

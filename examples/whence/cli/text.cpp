@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <span>
 #include <sstream>
 #include <utility>
 
 #include "tensor/error.h"
 
 namespace whence {
-
 namespace {
 
 // The character that a text begins with: complete if as many bytes of it are there as it has.
@@ -37,18 +37,18 @@ Begun begun(std::string_view text) {
   return found;
 }
 
-using Ranges = std::initializer_list<std::pair<std::uint32_t, std::uint32_t>>;  // first code point and last
+using CodeRange = std::pair<std::uint32_t, std::uint32_t>;  // its first code point and its last
 
-bool within(Ranges ranges, std::uint32_t code) {
+bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
   return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
 // True for control characters, and characters that have no width, join others, or change the direction of reading.
 bool acts_unseen(const CodePoint& code) {
-  return within({{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F},
-                    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF},
-                    {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}},
-      code.value);
+  constexpr CodeRange ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E},
+      {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF},
+      {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
+  return (code.value < 0x20 || code.value >= 0x7F) && within(ranges, code.value);
 }
 
 // Returns the width that the C library knows: 0 for combining marks, 2 for wide characters; 1 where it knows none.
@@ -69,9 +69,10 @@ CodePoint first_code_point(std::string_view text) {
 }
 
 bool is_white_space(const CodePoint& code) {
-  return code.valid && within({{'\t', '\r'}, {' ', ' '}, {0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A},
-                                  {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}},
-                           code.value);
+  constexpr CodeRange spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+      {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+  if (code.value < 0x80) return code.value == ' ' || (code.value >= '\t' && code.value <= '\r');
+  return code.valid && within(spaces, code.value);
 }
 
 std::string Utf8Stream::push(std::string_view bytes) {

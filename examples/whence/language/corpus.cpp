@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"

@@ -8,9 +8,9 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/run_main.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/random.h"

@@ -7,7 +7,6 @@
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/look/place.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"

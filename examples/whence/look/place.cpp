@@ -3,7 +3,6 @@
 #include <map>
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
 #include "tensor/error.h"
 
 namespace whence::look {

@@ -32,9 +32,8 @@ namespace whence::report {
 // found it. Otherwise stores the bytes in blocks of 64 KiB: the page is larger, with the same numbers.
 [[nodiscard]] std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes);
 
-// Colours of numbers, computed in OKLCH with lightness linear in the number. Equal steps look equal, also in grey and for
-// colour-blind readers. Sequential: violet, teal, yellow. Diverging: pink, neutral, green; the middle is about as light as
-// the page.
+// Colours of numbers, in OKLCH with lightness linear in the number: equal steps look equal, also in grey and for
+// colour-blind readers. Sequential: violet, teal, yellow; diverging: pink, neutral (about as light as the page), green.
 enum class Scale : unsigned char { sequential, diverging_by_day, diverging_by_night };
 [[nodiscard]] std::string colour_of(Scale scale, double t);  // "0060a8" for t from 0 to 1
 

@@ -67,9 +67,11 @@ Table Table::without_dashes() const {
 
 std::string Table::text() const {
   std::vector<std::size_t> widths;
+  std::vector<std::string> rule;
   for (std::size_t column = 0; column < header_.size(); ++column) {
     widths.push_back(display_width(header_[column]));
     for (const auto& cells : rows_) widths[column] = std::max(widths[column], display_width(cells[column]));
+    rule.emplace_back(widths[column], '-');
   }
   const std::vector<bool> numeric = numeric_columns();
   const auto line = [&](const std::vector<std::string>& cells) {
@@ -80,8 +82,6 @@ std::string Table::text() const {
     }
     return result.substr(0, result.find_last_not_of(' ') + 1) + '\n';
   };
-  std::vector<std::string> rule;
-  for (const std::size_t width : widths) rule.emplace_back(width, '-');
   std::string result = line(header_) + line(rule);
   for (const auto& cells : rows_) result += line(cells);
   return result;

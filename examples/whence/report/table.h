@@ -38,7 +38,6 @@ struct PageTable {
   bool folded = false;  // closed until the reader opens it
 };
 
-// Returns a table as HTML. It needs no script.
 [[nodiscard]] std::string table_html(const PageTable& table);
 
 }  // namespace report

@@ -1,7 +1,6 @@
 #include "examples/whence/study/study.h"
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/attention/plan.h"

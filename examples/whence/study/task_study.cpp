@@ -6,10 +6,10 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/dump.h"

@@ -6,7 +6,6 @@
 
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/language/saved_model.h"

@@ -14,7 +14,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/io/files.h"

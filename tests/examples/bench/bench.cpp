@@ -9,7 +9,7 @@
 #include "autograd/inspect/observers.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "examples/whence/cli/words.h"
+#include "examples/whence/cli/numbers.h"
 #include "tensor/error.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"

@@ -13,7 +13,6 @@
 #include <new>
 #include <sstream>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"

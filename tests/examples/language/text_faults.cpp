@@ -8,8 +8,8 @@
 #include <fstream>
 #include <functional>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/run_main.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"

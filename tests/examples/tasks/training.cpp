@@ -8,7 +8,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/whence/cli/words.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/task_study.h"
 #include "nn/training/training.h"
