@@ -1,4 +1,6 @@
 // compare: compares two files of tensors, or a run and a file, in the order of the pass, and names what differs first.
+#include <iostream>
+
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/look/tables.h"
