@@ -54,16 +54,17 @@ struct Linear {
 
 Linear linear_of(const Inspection& inspection, const Edit& edit) {
   const Quantity& quantity = *edit.place.quantity;
-  const Axes axes(quantity);
-  const auto is_meant = [&](std::size_t e) {
-    return inspection.stop_of(quantity, e) != Stop::masked &&
-           std::ranges::equal(axes.position(e), edit.place.ranges,
-               [](index_t at, const auto& range) { return range.first <= at && at <= range.second; });
-  };
   const auto entries = static_cast<std::size_t>(quantity.value.numel());
   Linear made{std::vector<double>(entries, 1), std::vector<double>(entries)};
-  for (std::size_t e = 0; e < entries; ++e) {
-    if (!is_meant(e)) continue;
+  const Axes axes(quantity);
+  std::vector<index_t> extents;
+  for (const auto& [first, last] : edit.place.ranges) extents.push_back(last - first + 1);
+  const Shape meant(extents);
+  for (index_t k = 0; k < numel(meant); ++k) {
+    Shape at = position_of(k, meant);
+    for (int axis = 0; axis < at.rank(); ++axis) at[axis] += edit.place.ranges[static_cast<std::size_t>(axis)].first;
+    const std::size_t e = axes.element(at);
+    if (inspection.stop_of(quantity, e) == Stop::masked) continue;
     if (edit.kind != Kind::add) made.factor[e] = edit.kind == Kind::set ? 0 : edit.number;
     if (edit.kind != Kind::scale) made.offset[e] = edit.number;
   }

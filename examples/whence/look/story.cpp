@@ -99,31 +99,25 @@ class Search {
     find_questions();
   }
 
-  // Tries rows first, then the pairs and the columns of the best rows, then whole heads.
+  // Tries rows, then single pairs of the best rows, and only if none of these moves an answer visibly, columns and whole heads.
   std::optional<Knob> run() {
     if (turned_.empty() || questions_.empty()) return std::nullopt;
-    std::vector<Trial> rows, pairs, columns, whole;
+    std::vector<Trial> rows, whole;
     for (const Turnable& turned : turned_)
       for (index_t head = 0; head < (turned.has('h') ? heads_ : 1); ++head) {
         const index_t h = turned.has('h') ? head : -1;
-        whole.push_back(tried({&turned, {turned.layer, h, -1, -1}, scaled(turned)}, questions_));
         for (const index_t t : questions_)
           if (turned.has('i')) rows.push_back(tried({&turned, {turned.layer, h, t, -1}, scaled(turned)}, {t}));
+        if (!turned.has('i')) whole.push_back(tried({&turned, {turned.layer, h, -1, -1}, scaled(turned)}, questions_));
       }
-    for (const Trial& best : first_of(rows.empty() ? whole : rows, 3)) {
-      const Turnable& turned = *best.turned;
-      for (index_t j = 0; turned.has_key() && j <= best.asked; ++j) {
-        const index_t i = turned.has('i') ? best.asked : -1;
-        const std::string change = turned.is_score() ? "+=" : scaled(turned);
-        pairs.push_back(tried({&turned, {best.pair.layer, best.pair.head, i, j}, change}, {best.asked}));
-        if (i >= 0) columns.push_back(tried({&turned, {best.pair.layer, best.pair.head, -1, j}, change}, questions_));
-      }
+    const std::vector<Trial> best = first_of(rows.empty() ? whole : rows, 3);
+    Trial chosen = best[0];
+    for (const bool column : {false, true}) {
+      if (column && rows.empty()) break;
+      for (const Trial& each : first_of(at_keys(best, column), 1))
+        if (each.effect > visible || each.effect > chosen.effect) return knob_at(each);
     }
-    std::optional<Trial> chosen;
-    for (std::vector<Trial>* each : {&pairs, &columns, &rows, &whole})
-      for (const Trial& best : first_of(*each, 1))
-        if (!chosen || (chosen->effect < visible && best.effect > chosen->effect)) chosen = best;
-    return knob_at(*chosen);
+    return knob_at(chosen);
   }
 
  private:
@@ -131,15 +125,29 @@ class Search {
   static double low_end(const Trial& trial) { return trial.change == "+=" ? -5 : 0; }
   static double high_end(const Trial& trial) { return trial.change == "+=" ? 5 : trial.change == "=" ? 1 : 2; }
 
+  // Returns a trial for each key of these rows: at the row's query, or for a column at all queries.
+  std::vector<Trial> at_keys(const std::vector<Trial>& rows, bool column) const {
+    std::vector<Trial> all;
+    for (const Trial& row : rows) {
+      const Turnable& turned = *row.turned;
+      const index_t i = turned.has('i') && !column ? row.asked : -1;
+      const std::string change = turned.is_score() ? "+=" : scaled(turned);
+      for (index_t j = 0; turned.has_key() && j <= row.asked; ++j)
+        all.push_back(tried(
+            {&turned, {row.pair.layer, row.pair.head, i, j}, change}, column ? questions_ : std::vector{row.asked}));
+    }
+    return all;
+  }
+
   static std::vector<Trial> first_of(std::vector<Trial> trials, std::size_t most) {
     std::ranges::stable_sort(trials, by_effect);
     trials.resize(std::min(most, trials.size()));
     return trials;
   }
 
-  // Takes the twelve tokens with a target that the model answers best: an answer that breaks tells most.
+  // Takes the eight tokens with a target that the model answers best: an answer that breaks tells most.
   void find_questions() {
-    constexpr std::size_t most = 12;
+    constexpr std::size_t most = 8;
     const auto& all = inspection_.predictions();
     for (index_t t = 0; t < std::ssize(all); ++t)
       if (all[static_cast<std::size_t>(t)]) questions_.push_back(t);

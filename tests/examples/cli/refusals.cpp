@@ -172,7 +172,6 @@ const std::vector<Refusal> rows{
     {edges + "'gates i=1'", 2,
         "--explain: no head given, or several; one of 0 to 1 required, as position.gates has it\n"},
     {edges + "'gates head=0 i=99 j=0'", 2, "--explain: i=99 given; 0 to 14 required, or FIRST..LAST of these\n"},
-    {"look run --checkpoints 2 --beside run", 2, "...the slider, which --checkpoints takes"},
     {"look cope --checkpoints 2", 2, "--checkpoints: "},
     {"look cope --causes --numbers", 2, "...--numbers"},
     {"look cope --playground --causes", 2, "--causes: "},

@@ -36,7 +36,7 @@ const stops_here = () => of_knob(place()) ? knob().stops : [];
 const tried = () => moved.at === key_now() ? moved.tried : [];
 let redraw = () => {};
 function show_stop(stop) {
-  moved = { at: key_now(), stop, tried: stop && !stops_here().includes(stop) ? [...tried(), stop] : tried() };
+  moved = { at: key_now(), stop, tried: stop?.rows && !stops_here().includes(stop) ? [...tried(), stop] : tried() };
   redraw();
 }
 
@@ -58,7 +58,7 @@ const sheet_here = (name) => sheet_of(name, "value", place(), "this");
 const keys_seen = () => Math.max(1, ...stop_rows().map((name) => seen_columns(sheet_here(name), place().i)));
 const stop_rows = () => measured.filter(({ axes, name }) => axes === "h i j" && sheet_here(name)).map(({ name }) => name);
 export function row_at(stop, name) {
-  const own = sheet_here(name), found = stop?.rows.find(({ probe }) => probe === name);
+  const own = sheet_here(name), found = stop?.rows?.find(({ probe }) => probe === name);
   if (!own || place().i >= own.rows) return null;
   const numbers = found && (Array.isArray(found.value) ? found.value : decode(found, "value"));
   return row_of(own, place().i).slice(0, keys_seen()).map((value, j) => value === null || !numbers ? value : numbers[j]);
