@@ -642,7 +642,15 @@ CHECKS = {"cope": (check_openings, check_symbols, check_start, check_story, chec
           "scheme rope": (check_knob,), "scheme stick_breaking": (check_knob,), "checkpoints": (check_slider, check_logits),
           "large": (check_some_rows,), "shared keys": (check_key_heads,)}
 
+def check_picture():
+    """The picture in the first README is of the page as it is."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "examples/whence/look"))
+    import picture
+    assert picture.noted((picture.HERE / "look.png").read_bytes()) == picture.drawn_by(), \
+        "look.png is of an older page: examples/quickstart, then examples/whence/look/picture.py runs/quickstart/look.html"
+
 def main(whence):
+    check_picture()
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not program:
         print("look_page: SKIPPED: no chromium in PATH; no page was opened")

@@ -137,11 +137,11 @@ export const end_of = (text, room) => text.length <= room ? text : "\u2026" + te
 
 // Tokens are separate: bars, which no line joins.
 export const half_step = (frame) => Math.min(9, 0.36 * (frame.x_of(1) - frame.x_of(0)));
-export const columns = (name, key = -1) => (frame, values) => {
+export const columns = (name, is_turned = () => false) => (frame, values) => {
   const half = half_step(frame);
   values.forEach((value, j) => {
     const ends = [frame.y_of(value), frame.y_of(0)], y = Math.min(...ends), height = Math.max(1, Math.max(...ends) - y);
-    const column = draw("rect", { class: j === key ? `${name} turned` : name, x: frame.x_of(j) - half, width: 2 * half, y, height });
+    const column = draw("rect", { class: is_turned(j) ? `${name} turned` : name, x: frame.x_of(j) - half, width: 2 * half, y, height });
     if (Number.isFinite(value)) frame.add(column);
   });
 };

@@ -102,7 +102,7 @@ function draw_row(container, width) {
   if (!own) return container.replaceChildren(note(`No ${name} recorded for ${place_words()}.`));
   const now = stop ? row_at(stop, name) : own, all = stops_here().flatMap((each) => row_at(each, name));
   const frame = moved_strip({ title: name, now, own, query: i, key: j, width, last: true, height: 110,
-    reach: scale === "unit" ? [0, 1] : reach_of([...own, ...now, ...all]), shape: columns("gate", j) });
+    reach: scale === "unit" ? [0, 1] : reach_of([...own, ...now, ...all]), shape: columns("gate", (k) => stop ? now[k] !== own[k] : k === j && drags()) });
   container.replaceChildren(frame.picture);
   return frame;
 }

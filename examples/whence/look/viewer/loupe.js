@@ -37,7 +37,7 @@ const loupe_charts = [["gates", "gates g"], ["positions", "positions p"], ["logi
 function draw_charts(container, row, now) {
   const width = Math.max(320, Math.floor(container.clientWidth));
   const charts = loupe_charts.filter(([name]) => now[name] && !(turns() && name === "gates"));
-  const shapes = { gates: columns("gate", state.j), positions: steps };
+  const shapes = { gates: columns("gate"), positions: steps };
   const frames = charts.map(([name, title], index) => moved_strip({ title, now: now[name], own: row[name], query: state.i,
     key: state.j, marks: name === "positions" ? row.marks : [], width, last: index === charts.length - 1,
     ...(name === "gates" ? { reach: [0, 1] } : {}), shape: shapes[name] ?? columns("gate") }));
