@@ -95,6 +95,7 @@ std::string problem_of(const DeviceFacts& device) {
 }
 
 int run(CommandLine& line) {
+  line.elsewhere("json", "its exit code says whether something computes wrongly");
   line.example("whence doctor", "ends with 1 only if something computes wrongly");
   if (line.shows_page()) return 0;
   const char* const variable = std::getenv("OMP_NUM_THREADS");

@@ -229,6 +229,8 @@ void declare(Fields& options, TrainingOptions& training) {
            {"from", "the options of a run.json repeat its run, --resume RUN continues it"},
            {"cuda-graph", "a GPU's steps are recorded if they can be; --check-finite prevents it"},
            {"communicator", "between GPUs NCCL is taken if it can be loaded, else MPI"},
+           {"processes", "mpirun -n 4 whence train ... or srun starts ranks"},
+           {"merges", "examples/experiments/tokens.py makes a token file, which train reads"},
            {"rank-limit", "WHENCE_RANK_LIMIT=SECONDS in the environment"}})
     options.elsewhere(gone, advice);
 }

@@ -49,7 +49,7 @@ class Playground(Browser):
 
     def view(self, key):
         """One of another kind is drawn when the engine has looked at the model whole."""
-        groups = {"playground": "Playground", "story": "Story", "graph": "Graph", "why": "Why", "paths": "Why", "edits": "Evidence", "logit": "Evidence"}
+        groups = {"playground": "Playground", "story": "Story", "graph": "Graph", "why": "Why", "paths": "Why", "edits": "Evidence", "logit": "Evidence", "lessons": "Lessons", "patch": "Evidence"}
         self.click(f"#tab-{groups.get(key, 'Explore')}")
         part = f"[data-focus='view {key}']"
         self.until(f"new URLSearchParams(location.hash.slice(1)).get('view') === '{key}' || document.querySelector(\"{part}\")")
