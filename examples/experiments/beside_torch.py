@@ -38,6 +38,7 @@ HAS_FLEX = bool(importlib.util.find_spec("torch.nn.attention") and importlib.uti
 WAYS = [way for way, has in {"eager": True, "compile": hasattr(torch, "compile"), "sdpa": HAS_SDPA, "flex": HAS_FLEX}.items() if has]
 PRECISIONS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 Tensors = dict[str, torch.Tensor]
+UNFUSED = {"logits", "pattern", "output"}  # a formula that makes one of these does more than rotate queries and keys or add a bias
 
 
 # ---- PyTorch's side: run() returns the milliseconds of forward and backward, nan for none; results() has our names
@@ -69,15 +70,10 @@ def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor 
 def attended(formula: Callable, p: Tensors, by_sdpa: bool) -> torch.Tensor:
     """Attention by the formula; by_sdpa: fused if possible."""
     made = formula(p := formulas.given(p))
-    if by_sdpa and not {"logits", "pattern", "output"} & made.keys():
+    if by_sdpa and not UNFUSED & made.keys():
         q, k, bias = formulas.operands(made, p)
         return fused(q, k, p["v"], bias, made.get("allowed"))
     return formulas.attend(lambda _: made, p)["output"]
-
-
-def is_fused(scheme: str, p: Tensors) -> bool:
-    """True if the scheme only rotates queries and keys or adds a bias."""
-    return not {"logits", "pattern", "output"} & formulas.formula(scheme)(formulas.given(p)).keys()
 
 
 class Graph:
@@ -250,9 +246,10 @@ def attention(given: argparse.Namespace) -> Iterator[Case]:
                 has_flex = scheme in ("none", "alibi", "kerple") or scheme.startswith("window(alibi")
                 formula = formulas.formula(scheme)
                 function = lambda way: flex(scheme, length, given.device) if way == "flex" else lambda p: attended(formula, p, way == "sdpa")
+                has_sdpa = not UNFUSED & formula(formulas.given(tensors)).keys()
                 yield Case({"scheme": scheme, "gates": gates, "length": length}, ours,
                            lambda way: Graph(tensors, function(way), way, given.device, PRECISIONS[given.precision]),
-                           ["eager", "compile", *["sdpa"] * is_fused(scheme, tensors), *["flex"] * has_flex], rounding(scheme, given.precision))
+                           ["eager", "compile", *["sdpa"] * has_sdpa, *["flex"] * has_flex], rounding(scheme, given.precision))
 
 
 def rounding(scheme: str, precision: str) -> float:
@@ -328,13 +325,12 @@ def compared(case: Case, way: str, repetitions: int) -> dict[str, Any]:
     return {**row, **medians, "ratio": row["theirs_ms"] / row["ours_ms"]}
 
 
-def texts_of(row: dict[str, Any], facts: dict[str, Any]) -> dict[str, str]:
+def cells(row: dict[str, Any], facts: dict[str, Any]) -> dict[str, str]:
     """A row of the table, by column."""
-    text = {name: str(value) for name, value in facts.items()} | {"way": row["way"]}
-    if "refused" not in row:
-        text |= {f"{name} ms": f"{row[f'{name}_ms']:.3g} ±{row[f'{name}_spread_ms']:.2g}" for name in ("ours", "theirs")}
-        text["theirs / ours"] = f"{row['ratio']:.2f}"
-    return text | {"apart": f"{row['difference']:.1e}" if "difference" in row else "-"} | ({"": row["refused"]} if "refused" in row else {})
+    times = {} if "refused" in row else {f"{name} ms": f"{row[f'{name}_ms']:.3g} ±{row[f'{name}_spread_ms']:.2g}" for name in ("ours", "theirs")} | {
+        "theirs / ours": f"{row['ratio']:.2f}"}
+    apart = f"{row['difference']:.1e}" if "difference" in row else "-"
+    return {**facts, "way": row["way"], **times, "apart": apart, **({"": row["refused"]} if "refused" in row else {})}
 
 
 # ---- The command line
@@ -345,8 +341,7 @@ def count(text: str) -> int:
     return int(text)
 
 
-def lengths(text: str) -> list[int]:
-    return [count(each) for each in text.split(",")]
+listed = lambda kind: lambda text: [kind(each) for each in text.split(",")]
 
 
 def schemes(text: str) -> list[str]:
@@ -364,10 +359,10 @@ def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     benches = whole.add_subparsers(dest="bench", required=True, metavar="attention|ops|step|decode")
     options = {
-        attention: {"schemes": (schemes, "none,alibi,kerple,cope,dape(kerple),cdape(kerple)"), "lengths": (lengths, "512,2048"), "heads": (count, 12),
-                    "kv-heads": (int, 0), "head-dim": (count, 64), "batch": (count, 1), "executor": (str, "auto")},
+        attention: {"schemes": (schemes, "none,alibi,kerple,cope,dape(kerple),cdape(kerple)"), "lengths": (listed(count), "512,2048"),
+                    "heads": (count, 12), "kv-heads": (int, 0), "head-dim": (count, 64), "batch": (count, 1), "executor": (str, "auto")},
         ops: {"scale": (float, 0.125)},
-        step: {"models": (lambda text: text.split(","), "gpt2-124m"), "schemes": (schemes, "absolute,alibi"), "batch": (int, 0), "lengths": (int, 0),
+        step: {"models": (listed(str), "gpt2-124m"), "schemes": (schemes, "absolute,alibi"), "batch": (int, 0), "lengths": (int, 0),
                "executor": (str, "auto")},
         decode: {"schemes": (schemes, "absolute,alibi"), "prompt": (count, 64), "tokens": (count, 64), "kv-heads": (int, 0)}}
     for bench, own in options.items():
@@ -392,22 +387,14 @@ def main() -> int:
     wanted = WAYS if given.ways == "all" else given.ways.split(",")
     if unknown := {*wanted} - {*WAYS}:
         parser().error(f"--ways: {min(unknown)} given; PyTorch {torch.__version__} has {', '.join(WAYS)}")
-    rows, columns, began = [], [], time.time()
+    rows, began = [], time.time()
+    where = {"bench": given.bench, "torch": torch.__version__, "device": given.device, "precision": given.precision, "threads": given.threads}
     try:
-        for case in given.cases(given):
-            for way in case.ways:
-                if way not in wanted:
-                    continue
-                rows.append(row := compared(case, way, given.repetitions))
-                if given.json:
-                    where = {"torch": torch.__version__, "device": given.device, "precision": given.precision, "threads": given.threads}
-                    print(json.dumps({"bench": given.bench, **where, **row}), flush=True)
-                    continue
-                texts = texts_of(row, case.facts)
-                if not columns:
-                    columns = [*texts]
-                    print("  ".join(f"{name:>14}" for name in columns))
-                print("  ".join(f"{text:>14}" for text in texts.values()), flush=True)
+        for case, way in ((case, way) for case in given.cases(given) for way in case.ways if way in wanted):
+            rows.append(row := compared(case, way, given.repetitions))
+            texts = cells(row, case.facts)
+            for line in [json.dumps({**where, **row})] if given.json else [*[texts] * (len(rows) == 1), texts.values()]:
+                print(line if given.json else "  ".join(f"{text!s:>14}" for text in line), flush=True)
     except (ValueError, MemoryError) as refused:
         sys.exit(f"beside_torch.py {given.bench}: {refused}")
     differing = sum("refused" in row for row in rows)

@@ -51,7 +51,8 @@ FEW = 8  # questions; a mean of fewer is not normal
 READABLE = 4  # test sets; for more, tables and dots show the average
 OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines".split())
 OURS = set("scheme seed preset device out threads resume quiet json beside dump describe graph help".split())
-GONE = {"--slurm": "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them",
+GONE = {"--collect": "the same command, when its runs are done, trains nothing and writes tables and page",
+        "--slurm": "--plan prints the commands: an array job runs line $SLURM_ARRAY_TASK_ID of them",
         "--latex": "summary.csv has the numbers: pandas' pivot_table, to_latex, to_markdown", "--maps": "figures.py RUN RUN ... draws runs side by side"}
 
 
@@ -59,11 +60,11 @@ def program() -> str:
     """The program `whence`: $WHENCE, the one in this tree's build, in PATH, or in the module `whence`."""
     module, named = importlib.util.find_spec("whence"), os.environ.get("WHENCE")
     beside = [f"{folder}/whence" for folder in (module and module.submodule_search_locations) or []]
-    found = [each for each in ([named] if named else [ROOT / "build/release/whence", "whence", *beside]) if shutil.which(each)]
-    if not found:
-        raise Refused(f"{f'WHENCE={named}' if named else 'whence'}: no such program; cmake --build build/release --target whence, or "
-                      "pip install .packaging, makes it; WHENCE=... names one")
-    return str(shutil.which(found[0]))
+    for each in [named] if named else [ROOT / "build/release/whence", "whence", *beside]:
+        if found := shutil.which(each):
+            return str(found)
+    raise Refused(f"{f'WHENCE={named}' if named else 'whence'}: no such program; cmake --build build/release --target whence, or "
+                  "pip install .packaging, makes it; WHENCE=... names one")
 
 
 def printed(*words: str) -> list[str]:
@@ -98,13 +99,13 @@ def folder_name(text: str) -> str:
 
 def same_tokens(base: dict, options: dict) -> dict:
     """The options with the batch for which steps x accumulate x batch x length equals that of `base`."""
+    sizes = [base, {**base, **options}]
     if "length" not in base:
         raise Refused("--same-tokens: a task with the option length required")
-    sizes = ("steps", "accumulate", "length")
-    tokens, rest = base["batch"] * math.prod(base[name] for name in sizes), math.prod(int(options.get(name, base[name])) for name in sizes)
-    if tokens % rest:
-        raise Refused(f"--same-tokens: a batch of {tokens} / {rest} sequences would follow; a whole number required")
-    return {**options, "batch": tokens // rest}
+    tokens, rest = (math.prod(int(size[name]) for name in ("steps", "accumulate", "length")) for size in sizes)
+    if tokens * base["batch"] % rest:
+        raise Refused(f"--same-tokens: a batch of {tokens * base['batch']} / {rest} sequences would follow; a whole number required")
+    return {**options, "batch": tokens * base["batch"] // rest}
 
 
 def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int = 3, vary: dict[str, list] | None = None,
@@ -494,13 +495,12 @@ def main(words: list[str] | None = None) -> int:
     add("--out", help="folder; the same command continues in it (runs/lab_TASK)")
     add("--quiet", action="store_true", help="no progress")
     add("--plan", action="store_true", help="print a line of `whence train` for each unfinished run: for GNU parallel, a shell, any scheduler")
-    add("--collect", action="store_true", help="tables and page of finished runs, without training")
     options, others = parser.parse_known_args(words)
     if others:
         raise Refused(f"{others[0]}: given, which is no option; {GONE.get(others[0].partition('=')[0], '--help lists them')}")
-    if options.seeds < 1 or options.jobs < 0 or not parts(options.schemes) or options.plan and options.collect:
-        raise Refused(f"--seeds {options.seeds}, --jobs {options.jobs}, --schemes {options.schemes} given; 1, 0 or more, schemes separated by "
-                      "commas, and one of --plan and --collect required")
+    if options.seeds < 1 or options.jobs < 0 or not parts(options.schemes):
+        raise Refused(f"--seeds {options.seeds}, --jobs {options.jobs}, --schemes {options.schemes} given; 1, 0 or more, and schemes separated by "
+                      "commas required")
     vary = {name: parts(values) for name, _, values in (axis.partition("=") for axis in options.vary)}
     if bad := [name for name, values in vary.items() if not values or len(set(values)) < len(values)]:
         raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
@@ -510,14 +510,11 @@ def main(words: list[str] | None = None) -> int:
         print(*(f"{line}\n" for line in plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0)), sep="", end="")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
-            else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
+    runs = train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
     print(*(f"{run.folder}: {run.state}\n" for run in runs[runs.state != "done"].itertuples()), sep="", end="", file=sys.stderr)
     found, failed = scores(runs), runs.state.str.extract(r"^failed with exit code (\d+)")[0].dropna()
-    if found.empty and failed.empty:
-        raise Refused(f"{runs.attrs['out']}: no run is done there")
     if found.empty:
-        return int(failed.iloc[0])
+        return int(failed.iloc[0]) if len(failed) else 1
     files = write(runs, found)
     print(crossed(found).fillna("-").to_string())
     print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)

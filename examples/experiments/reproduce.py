@@ -4,27 +4,22 @@
     examples/experiments/reproduce.py cope/table3                           trains it, and tests each comparison of the paper
     examples/experiments/reproduce.py cope/table3 --recorded                the same for the recorded numbers, without training
     examples/experiments/reproduce.py dape-v2/table1 --data austen.txt      a table of language models, on your text
-    examples/experiments/reproduce.py all --data TEXT --code FOLDER --record MINE     every table, its numbers kept in MINE
 
-examples/whence/papers has the tables as TOML, and in recorded.jsonl the number of every seed. In a notebook,
-judged(read_papers().tables["cope/table3"], read_records(RECORDED)["cope/table3", "mini"]) has a row for each comparison.
+examples/whence/papers has the tables as TOML, and in recorded.jsonl the number of every seed.
 """
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
 import pathlib
-import re
 import shlex
 import string
 import subprocess
 import sys
-import tempfile
-import textwrap
 import time
 from types import SimpleNamespace
 from typing import Any, Iterable
@@ -109,15 +104,13 @@ def read_table(name: str, given: dict, tables: dict, texts: dict[str, str], size
     return table
 
 
-# ---- Records: facts of a table's runs (date, vectors, lab, "bits TASK SCHEME", ...), and numbers by method and column, then by seed
+# ---- Records: facts of a table's runs (date, vectors, lab, ...), and numbers by method and column, then by seed
 
 Records = dict[tuple[str, str], SimpleNamespace]  # by table and preset
-KINDS = {"seeds": int, "digits": "234".index, "core-seconds": float, "operations": float}  # facts that are numbers
-
-
 exact = lambda number: repr(float(number)).removesuffix(".0")
 blank_record = lambda table, preset: SimpleNamespace(table=table, preset=preset, facts={}, numbers={})
 seconds_of = lambda *records: sum(float(record.facts.get("core-seconds", 0)) / 2 for record in records if record)  # on two cores
+probability = lambda p: "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
 
 
 def read_records(path: str | os.PathLike) -> Records:
@@ -132,7 +125,7 @@ def read_records(path: str | os.PathLike) -> Records:
                                    for column, values in fields.items()}
             else:
                 record.facts |= fields
-                [KINDS.get(name.split()[0], str.strip)(value) for name, value in fields.items()]
+                [(float if name == "core-seconds" else str.strip)(value) for name, value in fields.items()]
         except (KeyError, ValueError, TypeError, AttributeError) as problem:
             raise Refused(f"{path}: line {number}: {problem}; table and preset with facts, or with a method and lists of numbers, required") from None
     return records
@@ -153,10 +146,6 @@ def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Record
     (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
 
 
-probability = lambda p: "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
-welch = lambda a, b: float(scipy.stats.ttest_ind_from_stats(*a, *b, equal_var=False).pvalue)  # of mean, deviation and count of both sides
-
-
 def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
     """Are the first values lower than the second? Returns the verdict, its test, and p, which is NaN if nothing was tested."""
     fewest, seeds = min(len(lower), len(higher)), f"{len(lower)} and {len(higher)} seeds"
@@ -168,21 +157,19 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
     if len(set(lower)) == len(set(higher)) == 1:
         same = lower[0] == higher[0]
         return OPEN if same else as_seen, "all seeds of both are equal" if same else f"no test: each of {seeds} gave the same, which differ", math.nan
-    p = welch(*((np.mean(each), np.std(each, ddof=1), len(each)) for each in (lower, higher)))
+    of = lambda values: (np.mean(values), np.std(values, ddof=1), len(values))
+    p = float(scipy.stats.ttest_ind_from_stats(*of(lower), *of(higher), equal_var=False).pvalue)
     return as_seen if p < 0.05 else OPEN, f"Welch's test, {seeds}: {probability(p)}", p
 
 
 def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
-    """A row for each comparison with numbers of both: better, worse, column, verdict, test, p, and paper, the p of the paper's own figures at three
-    seeds each."""
+    """A row for each comparison with numbers of both: better, worse, column, verdict, test, p."""
     rows = []
     for better, worse, column in table.claims:
         ours = [list(record.numbers.get((method, column), {}).values()) for method in (better, worse)]
         if all(ours):
-            a, b = [(*table.printed.get((method, column), (math.nan, math.nan)), 3) for method in (better, worse)]
-            paper = "-" if math.isnan(a[1] + b[1]) else probability(welch(a, b)) if a[1] or b[1] else "no spread"
-            rows.append((better, worse, column, *decide(*(ours[::-1] if table.higher_is_better else ours)), paper))
-    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "paper"]).astype({"p": float})
+            rows.append((better, worse, column, *decide(*(ours[::-1] if table.higher_is_better else ours))))
+    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p"]).astype({"p": float})
 
 
 def corrected(p: pd.Series) -> pd.Series:
@@ -203,21 +190,17 @@ def by_chance(found: pd.DataFrame) -> str:
 
 def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
     """Our numbers next to the paper's, and the verdicts; of the methods `only`, if there are any."""
-    rows, digits = [], int(record.facts.get("digits", 2))
+    rows, digits = [], {"perplexity": 3, "bits per byte": 4}.get(record.facts.get("measure"), 2)
     record = SimpleNamespace(numbers={cell: each for cell, each in record.numbers.items() if not only or cell[0] in (*only, GUESS)})
-    for method, column in ((method, column) for method in [*(only or table.methods), GUESS] for column in table.columns):
+    for method, column in itertools.product([*(only or table.methods), GUESS], table.columns):
         ours, printed = list(record.numbers.get((method, column), {}).values()), table.printed.get((method, column))
         if ours or printed:
             mean = f"{np.mean(ours):.{digits}f}" + (f" ({np.std(ours, ddof=1):.{digits}f})" if len(ours) > 1 else "") if ours else "-"
             paper = exact(printed[0]) + ("" if math.isnan(printed[1]) else f" ({exact(printed[1])})") if printed else "-"
             rows.append((method, column, mean, "-" if method == GUESS else len(ours), paper))
-    text, found = f'{pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"]).to_string(index=False)}\n', judged(table, record)
-    if len(found):
-        more = {"the paper's comparison": found.better + " better than " + found.worse, "column": found.column, "here": found.verdict,
-                "test": found.test, "corrected": [probability(p) if p == p else "-" for p in corrected(found.p)],
-                "the paper's own figures": found.paper}
-        text += f"\n{pd.DataFrame(more).to_string(index=False)}\n\n{by_chance(found)}\n"
-    return text
+    text = f'{pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"]).to_string(index=False)}\n'
+    found = judged(table, record)
+    return text + (f"\n{found.drop(columns='p').to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else "")
 
 
 def markdown(head: str, rows: Iterable[Iterable]) -> str:
@@ -231,27 +214,15 @@ def time_text(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def cost_of(records: list[SimpleNamespace], preset: str) -> str:
-    """The cost of a preset. One that is not recorded is estimated from a recorded one, in proportion to its operations."""
-    own = next((each for each in records if each.preset == preset), records[0] if records else blank_record("", ""))
-    here, there = [float(own.facts.get(f"operations {each}", "nan")) for each in (own.preset, preset)]
-    return (time_text(seconds_of(own)) if own.preset == preset else "of unknown cost" if math.isnan(here + there)
-            else f"about {time_text(seconds_of(own) * there / here)}")
-
-
 def listing(papers: SimpleNamespace, records: Records) -> str:
-    text = "Costs are on two cores."
+    text = ""
     for table in papers.tables.values():
-        own = [record for (name, _), record in records.items() if name == table.name]
-        how = {"not ours": f"lacks: {table.note}", "compared": "trained, compared: ", "commanded": "trained, then commands: " if table.presets
-               else "commands"}[table.kind] + ", ".join(f"{each} {cost_of(own, each)}" for each in table.presets)
-        for record in own:
-            found = judged(table, record)
-            how += f"; recorded {record.preset} {record.facts.get('date', '')[:10]}"
-            how += f": {(found.verdict == HOLDS).sum()} of {len(found)} hold" if len(found) else ""
-        lines = [line for part in (f"{table.what} ({table.place})", how) for line in textwrap.wrap(part, 91, break_on_hyphens=False)]
-        text += f"\n{table.name:<28}" + f"\n{'':28}".join(lines)
-    return text
+        how = ", ".join(table.presets) or ("commands" if table.run else f"lacks {table.note}")
+        text += f"{table.name:<28}{table.what} ({table.place}); {how}\n"
+        for record in (record for (name, _), record in records.items() if name == table.name):
+            holds = f", {(found.verdict == HOLDS).sum()} of {len(found)} hold" if len(found := judged(table, record)) else ""
+            text += f"{'':28}recorded {record.preset} {record.facts.get('date', '')[:10]}, {time_text(seconds_of(record))} on two cores{holds}\n"
+    return text.rstrip("\n")
 
 
 page_head = lambda: (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
@@ -293,11 +264,6 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
 
 # ---- Training
 
-SHORT = {"steps": 2, "batch": 2, "dim": 32, "layers": 2, "heads": 4}
-SHORT_TEXT = {"length": 32, "last": 16, "evaluate-to": 2, "evaluation-windows": 1, "validation-windows": 1}
-LONG = ("model", "accumulate", "validate-every", "save-every")
-
-
 def lab_words(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: int) -> str:
     """The command of lab.py for the runs of a table. The user's file is named without its folder."""
     at = table.presets[preset]
@@ -308,19 +274,15 @@ def lab_words(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: 
                        *(["--set", " ".join(words)] if words else []), "--seeds", str(seeds or at["seeds"])])
 
 
-def runs_of(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce", device: str = "auto",
-            short: bool = False) -> pd.DataFrame:
-    """The grid of a table, where `more` replaces options of the preset; short: two steps of a small model for each task and scheme. Folders are
-    named by all options, so that two tables with the same run train it once."""
+def runs_of(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce",
+            device: str = "auto") -> pd.DataFrame:
+    """The grid of a table, where `more` replaces options of the preset. Folders are named by all options, so that two tables with the same run train
+    it once."""
     if preset not in table.presets:
         raise Refused(f"--preset: {preset} given; one of those of {table.name} required: {', '.join(table.presets)}")
     at, vary = table.presets[preset], {name: lab.parts(values) for name, values in (axis.split("=") for axis in table.vary)}
-    settings = {**lab.settings_of(at["set"]), **more}
-    if short:
-        settings |= {**{name: values[0] for name, values in vary.items()}, **SHORT, **(SHORT_TEXT if table.reads else {"test-sequences": 2})}
-        settings, vary = {name: value for name, value in settings.items() if name not in LONG}, {}
-    runs = lab.grid(at["tasks"] or table.task, at["schemes"] or table.schemes, seeds=1 if short else seeds or at["seeds"], vary=vary,
-                    settings=settings, preset=at["lab"], out=f"{out}/runs", equal_tokens=table.same_tokens and not short)
+    runs = lab.grid(at["tasks"] or table.task, at["schemes"] or table.schemes, seeds=seeds or at["seeds"], vary=vary,
+                    settings={**lab.settings_of(at["set"]), **more}, preset=at["lab"], out=f"{out}/runs", equal_tokens=table.same_tokens)
     facts = [json.dumps([run.wanted["subject"], run.wanted["options"], run.wanted["data"], device]).encode() for run in runs.itertuples()]
     runs["folder"] = [f"{out}/runs/{run.task}/{pathlib.Path(run.folder).name}-{hashlib.sha256(fact).hexdigest()[:12]}"
                       for run, fact in zip(runs.itertuples(), facts)]
@@ -374,8 +336,7 @@ def machine_of(device: str) -> tuple[str, str]:
 def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> SimpleNamespace:
     """Trains unfinished runs, and returns the record."""
     record, (machine, vectors) = blank_record(table.name, options.preset), machine_of(options.device)
-    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": lab.printed("--version")[0], "machine": machine, "vectors": vectors,
-                    "set": options.set}
+    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": lab.printed("--version")[0], "machine": machine, "vectors": vectors}
     if len(runs):
         runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
         measure, record.numbers = measured(table, runs)
@@ -383,67 +344,35 @@ def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namesp
         seconds = sum((folder / "results.jsonl").stat().st_mtime - (folder / "run.json").stat().st_mtime for folder in done)
         threads = max(1, os.cpu_count() // min(options.jobs or os.cpu_count(), len(runs)))
         print("".join(f"{run.folder}: {run.state}\n" for run in failed.itertuples()), end="", file=sys.stderr)
-        record.facts |= {"text": f"{pathlib.Path(more['data']).name}, SHA-256 {runs.wanted.iloc[0]['data']}" if table.reads else "",
-                         "lab": lab_words(table, options.preset, more, options.seeds), "seeds": str(runs.seed.nunique()), "runs": str(len(runs)),
-                         "failed": str(len(failed) or ""), "core-seconds": f"{seconds * threads:.1f}",
-                         "digits": {"perplexity": "3", "bits per byte": "4"}.get(measure, "2"), "measure": measure}
-    record.facts = {name: value for name, value in record.facts.items() if value}
+        facts = {"text": f"{pathlib.Path(more['data']).name}, SHA-256 {runs.wanted.iloc[0]['data']}" if table.reads else "",
+                 "lab": lab_words(table, options.preset, more, options.seeds), "failed": str(len(failed) or "")}
+        record.facts |= {name: value for name, value in facts.items() if value} | {"core-seconds": f"{seconds * threads:.1f}", "measure": measure}
     return record
-
-
-def short_trainings(wanted: list[tuple[SimpleNamespace, SimpleNamespace]], jobs: int) -> list[dict[str, str]]:
-    """For each table, by "TASK SCHEME", 16 digits of the SHA-256 of weights and results after two steps of a small model. They change with everything
-    that changes the numbers, and not with a comment."""
-    with tempfile.TemporaryDirectory() as folder:
-        text = pathlib.Path(folder) / "text.txt"  # replaces the user's; long enough for the longest windows
-        text.write_text("".join(f"line {k * k % 9973} of a text\n" for k in range(20000)), encoding="utf-8")
-        frames = [runs_of(table, record.preset, {**lab.settings_of(record.facts.get("set", "")), **({"data": str(text)} if table.reads else {})},
-                          out=folder, short=True) if table.presets else pd.DataFrame() for table, record in wanted]
-        if any(map(len, frames)):
-            runs = pd.concat(frames).drop_duplicates("folder").reset_index(drop=True)
-            runs.attrs = {"out": folder}
-            for run in lab.train(runs, jobs=jobs, device="cpu", quiet=True).itertuples():
-                if run.state != "done":
-                    raise Refused(f"a short training of {run.scheme} on {run.task}: {run.state}; one that ends required")
-
-        def bits(run: Any) -> str:
-            left = b"".join((pathlib.Path(run.folder) / name).read_bytes() for name in ("weights.safetensors", "results.jsonl"))
-            left = re.sub(rb'("windows":\d+),"bits_per_byte":[^,}]+', rb"\1", left)  # follows from the perplexity, and is not in older records
-            return hashlib.sha256(left).hexdigest()[:16]
-        return [{f"{run.task} {run.wanted['options']['scheme']}": bits(run) for run in frame.itertuples()} for frame in frames]
-
-
-def staleness(papers: SimpleNamespace, records: Records, jobs: int) -> str:
-    """Lists records that this program would not give. Records with other vectors than this processor's are not checked."""
-    vectors, stale = machine_of("cpu")[1], []
-    known = [(papers.tables[name], record) for (name, preset), record in records.items()
-             if name in papers.tables and preset in (papers.tables[name].presets or [preset])]
-    told = [(table, record) for table, record in known if table.presets and record.facts.get("vectors") == vectors]
-    for (table, record), bits in zip(told, short_trainings(told, jobs)):
-        more = {**lab.settings_of(record.facts.get("set", "")), **({"data": record.facts.get("text", "").partition(",")[0]} if table.reads else {})}
-        why = [f"\n  bits {now} {name}; recorded {then}" for name, now in sorted(bits.items()) if (then := record.facts.get(f"bits {name}")) != now]
-        if why or lab_words(table, record.preset, more, int(record.facts.get("seeds", 0))) != record.facts.get("lab"):
-            stale.append(f"STALE: {table.name}, {record.preset}: " + (f"short trainings give other bits:{''.join(why)}" if why else
-                                                                     "its preset has other options now"))
-    there = {(table.name, record.preset) for table, record in known}
-    stale += [f"STALE: {', '.join(place)}: there is no such table or preset now" for place in records if place not in there]
-    other = sum(bool(table.presets) for table, _ in known) - len(told)
-    return "".join(f"{each}\n" for each in stale) + f"{len(records)} results recorded, {len(stale)} that this program would not give" + (
-        f", {other} of which it cannot tell: they are not of {vectors}" if other else "")
 
 
 def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str]) -> int:
     """Prints differences from a record of the same table. Returns 1 if they should be equal."""
     said = lambda record, cell: " ".join(map(exact, record.numbers.get(cell, {}).values())) or "nothing"
-    cells = [cell for cell in {**then.numbers, **now.numbers} if cell in now.numbers or not rows or cell[0] in rows]
-    differ = [cell for cell in cells if said(now, cell) != said(then, cell)]
-    for cell in differ:
-        print(f"differs: {', '.join(cell)}: {said(now, cell)}; recorded: {said(then, cell)}")
+    differ = [cell for cell in {**then.numbers, **now.numbers} if (cell in now.numbers or not rows or cell[0] in rows)
+              and said(now, cell) != said(then, cell)]
+    print("".join(f"differs: {', '.join(cell)}: {said(now, cell)}; recorded: {said(then, cell)}\n" for cell in differ), end="")
     comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
     print(f"{now.table}: " + ("other numbers than recorded, of the same vectors" if differ and comparable else
                               "recorded with other vectors or of another text: cannot be compared" if differ else
                               f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"))
     return int(bool(differ) and comparable)
+
+
+def commanded(table: SimpleNamespace, run: str, options: argparse.Namespace, out: pathlib.Path) -> list[int]:
+    """Runs the table's commands, arguments of `whence`, a script of this folder or an example of the build. Returns their exit codes."""
+    codes, files = [], {"RUN": run, "TEXT": options.data, "CODE": options.code}
+    for command in table.run:
+        name, *words = [files.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
+        program = ([sys.executable, str(pathlib.Path(__file__).with_name(name))] if name.endswith(".py") else
+                   [str(pathlib.Path(lab.program()).with_name("examples") / name[9:])] if name.startswith("examples/") else [lab.program(), name])
+        print(f"\n$ {shlex.join([*program, *words])}", flush=True)
+        codes.append(subprocess.run([*program, *words], env={**os.environ, "WHENCE": lab.program()}).returncode)
+    return codes
 
 
 def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any],
@@ -455,80 +384,70 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     print(f"{table.note} {table.presets.get(options.preset, PRESET)['why']}".strip(), flush=True)
     out = pathlib.Path(options.out) / f"{table.name}-{options.preset}"
     out.mkdir(parents=True, exist_ok=True)
-    record, began, codes = trained(table, runs, options, more), time.time(), []
+    record, began = trained(table, runs, options, more), time.time()
     if table.kind == "compared":
         print(f"\n{shown(table, record, options.row)}", flush=True)
-    for command in table.run:  # arguments of `whence`, a script of this folder or an example of the build, with arguments
-        files = {"RUN": runs.folder.iloc[0] if len(runs) else "", "TEXT": options.data, "CODE": options.code}
-        words = [files.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
-        beside = [sys.executable, str(pathlib.Path(__file__).with_name(words[0]))] if words[0].endswith(".py") else [
-            str(pathlib.Path(lab.program()).with_name("examples") / words[0][9:])] if words[0].startswith("examples/") else [lab.program(), words[0]]
-        words = [*beside, *words[1:]]
-        print(f"\n$ {shlex.join(words)}", flush=True)
-        codes.append(subprocess.run(words, env={**os.environ, "WHENCE": lab.program()}).returncode)
+    codes = commanded(table, runs.folder.iloc[0] if len(runs) else "", options, out)
     record.facts["core-seconds"] = f"{2 * (seconds_of(record) + (time.time() - began) * bool(table.run)):.1f}"
     if options.record and "failed" in record.facts:
         print("not recorded: runs failed")
     elif options.record:
-        for preset in sorted(table.presets):
-            with contextlib.suppress(Refused, KeyError):  # the user's text may be too short for it
-                count = lambda run: math.prod([run.about["operations"], *(run.wanted["options"][each] for each in ("steps", "batch", "accumulate"))])
-                there = runs_of(table, preset, {"data": more["data"]} if table.reads else {})
-                record.facts[f"operations {preset}"] = exact(sum(map(count, there.itertuples())))
-        bits = short_trainings([(table, record)], options.jobs)[0]
-        record.facts |= {f"bits {name}": bits[name] for name in sorted(bits)}
         there = read_records(options.record / "recorded.jsonl") if (options.record / "recorded.jsonl").exists() else {}
         write_records(options.record, papers, {**there, (record.table, record.preset): record})
     return max([checked(record, then, options.row) if then else 0, int("failed" in record.facts or any(codes))])
 
 
+def planned(papers: SimpleNamespace, name: str, options: argparse.Namespace, then: SimpleNamespace | None) -> tuple:
+    """A table's runs, and the options that the user replaces. Raises Refused before anything trains."""
+    if name not in papers.tables:
+        near = ", ".join(each for each in papers.tables if each.startswith(name)) or "--list shows them"
+        raise Refused(f'"{name}" given; a table or figure of the papers required; {near}')
+    table, more, runs = papers.tables[name], lab.settings_of(options.set), pd.DataFrame()
+    if table.kind == "not ours":
+        raise Refused(f"{name}: {table.what}; it cannot be run here: {table.note}")
+    if bad := [row for row in options.row if row not in table.methods]:
+        raise Refused(f'--row: "{bad[0]}" given; one of those of {name} required')
+    if (options.check or options.recorded) and not then:
+        raise Refused(f"{name} at preset {options.preset} is not recorded; another table required")
+    for word, given, what in (("TEXT", options.data, "--data"), ("CODE", options.code, "--code")):
+        if not options.recorded and not given and (table.reads == word.lower() or any(word in command.split() for command in table.run)):
+            raise Refused(f"{what}: nothing given; a file of yours required; {name} reads it, and the papers' texts are not ours to give")
+    if table.reads:
+        more |= {"data": options.data if table.reads == "text" else options.code}
+    if table.presets and not options.recorded:
+        runs = runs_of(table, options.preset, more, options.seeds, options.out, options.device)
+        here = [not options.row or any(stands_at(run, table, row) for row in options.row) for run in runs.to_dict("records")]
+        if not any(here):
+            raise Refused(f'--row: "{options.row[0]}" given; a row of preset {options.preset} required')
+        runs.drop(runs.index[np.invert(here)], inplace=True)
+        now = lab_words(table, options.preset, more, options.seeds)
+        if options.check and now != then.facts.get("lab"):
+            raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{then.facts.get('lab')}'; the recorded options, "
+                          "seeds and file's name required")
+    return table, runs, more, then
+
+
 def reproduce(options: argparse.Namespace) -> int:
-    papers, set_by_user, records, planned = read_papers(), lab.settings_of(options.set), read_records(options.records), []
+    papers, records = read_papers(), read_records(options.records)
     if options.seeds < 0 or options.jobs < 0:
         raise Refused(f"--seeds, --jobs: {options.seeds}, {options.jobs} given; 0 or more required")
     page = options.record / "README.md" if options.record else None
     if page and page.exists() and not page.read_text(encoding="utf-8", errors="replace").startswith(page_head().split(",")[0]):
         raise Refused(f"--record: {page} is there and is no page of records; another folder required")
-    if options.list or options.stale or (page and not options.names):
-        print(listing(papers, records) if options.list else staleness(papers, records, options.jobs) if options.stale else
+    if options.list or (page and not options.names):
+        print(listing(papers, records) if options.list else
               write_records(options.record, papers, read_records(options.record / "recorded.jsonl")) or page)
         return 0
     every = [name for name, table in papers.tables.items() if options.preset in table.presets or (table.run and not table.presets)]
-    for name in dict.fromkeys(each for name in options.names for each in (every if name == "all" else [name])):
-        if name not in papers.tables:
-            near = ", ".join(each for each in papers.tables if each.startswith(name)) or "--list shows them"
-            raise Refused(f'"{name}" given; a table or figure of the papers required; {near}')
-        table, more, runs, then = papers.tables[name], set_by_user, pd.DataFrame(), records.get((name, options.preset))
-        if table.kind == "not ours":
-            raise Refused(f"{name}: {table.what}; it cannot be run here: {table.note}")
-        if bad := [row for row in options.row if row not in table.methods]:
-            raise Refused(f'--row: "{bad[0]}" given; one of those of {name} required')
-        if (options.check or options.recorded) and not then:
-            raise Refused(f"{name} at preset {options.preset} is not recorded; another table required")
-        for word, given, what in (("TEXT", options.data, "--data"), ("CODE", options.code, "--code")):
-            if not options.recorded and not given and (table.reads == word.lower() or any(word in command.split() for command in table.run)):
-                raise Refused(f"{what}: nothing given; a file of yours required; {name} reads it, and the papers' texts are not ours to give")
-        if table.reads:
-            more = {**more, "data": options.data if table.reads == "text" else options.code}
-        if table.presets and not options.recorded:
-            runs = runs_of(table, options.preset, more, options.seeds, options.out, options.device)
-            here = [not options.row or any(stands_at(run, table, row) for row in options.row) for run in runs.to_dict("records")]
-            if not any(here):
-                raise Refused(f'--row: "{options.row[0]}" given; a row of preset {options.preset} required')
-            runs.drop(runs.index[np.invert(here)], inplace=True)
-            now = lab_words(table, options.preset, more, options.seeds)
-            if options.check and now != then.facts.get("lab"):
-                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{then.facts.get('lab')}'; the recorded options, "
-                              "seeds and file's name required")
-        planned.append((table, runs, more, then))
-    if not planned or (options.row and options.record):
-        raise Refused("no name given; a table or figure of the papers required; --list shows them" if not planned else
+    names = dict.fromkeys(each for name in options.names for each in (every if name == "all" else [name]))
+    tables = [planned(papers, name, options, records.get((name, options.preset))) for name in names]
+    if not tables or (options.row and options.record):
+        raise Refused("no name given; a table or figure of the papers required; --list shows them" if not tables else
                       "--row: given; a table that is printed required; --record keeps whole ones")
     if options.recorded:
-        for table, _, _, then in planned:
-            print(f"{table.name}: {table.what} ({table.place})\n{shown(table, then, options.row)}")
+        print("\n".join(f"{table.name}: {table.what} ({table.place})\n{shown(table, then, options.row)}" for table, _, _, then in tables))
         return 0
-    return max(one(papers, table, runs, options, more, then if options.check else None) for table, runs, more, then in planned)
+    return max(one(papers, table, runs, options, more, then if options.check else None) for table, runs, more, then in tables)
 
 
 @outside.one_line()
@@ -536,7 +455,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: every table with the preset")
-    add("--list", action="store_true", help="every table and figure: its question, how it is made here, its cost")
+    add("--list", action="store_true", help="every table and figure: its question, how it is made here, what came out")
     add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
     add("--preset", default="mini", choices=["mini", "small", "paper"], help="mini for a laptop, small for a night, or the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
@@ -548,8 +467,7 @@ def main(words: list[str] | None = None) -> int:
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", default="runs/reproduce", help="folder of all runs and results; the same command continues (runs/reproduce)")
     add("--record", type=pathlib.Path, help="folder: keep recorded.jsonl and README.md there; without a NAME: rewrite README.md")
-    add("--records", default=RECORDED, metavar="FILE", help="another recorded.jsonl for --list, --recorded, --stale and --check")
-    add("--stale", action="store_true", help="list recorded results that this program would not give, by short trainings of a minute or two")
+    add("--records", default=RECORDED, metavar="FILE", help="another recorded.jsonl for --list, --recorded and --check")
     add("--check", action="store_true", help="fail if the numbers differ from the recorded ones; needs the same vectors of the processor")
     add("--quiet", action="store_true", help="no progress")
     return reproduce(parser.parse_args(words))

@@ -24,8 +24,7 @@ using Mark = ConformanceCell::Mark;
 struct Options {
   std::vector<std::string> schemes;
   std::string check, device = "cpu";
-  std::uint64_t seed = 1;
-  bool no_sums = false, list = false, json = false, quiet = false;
+  bool list = false, json = false, quiet = false;
   std::vector<ConformanceCheck> checks;  // the checks that run
 };
 
@@ -34,9 +33,9 @@ void declare_options(CommandLine& line, Options& options) {
           "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
       .heading("Checks")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
-      .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
       .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
-      .integer("seed", &options.seed, {.low = 0}, {.help = "seed of parameters, directions and cotangents"})
+      .elsewhere("no-sums", "names of schemes choose what is checked; --list has all")
+      .elsewhere("seed", "conform(text, seed) in verify/conformance.h takes another")
       .heading("Device");
   declare_device(line, &options.device);
   declare_json(line.heading("Output"), &options.json)
@@ -48,7 +47,6 @@ void declare_options(CommandLine& line, Options& options) {
 std::vector<std::string> texts_of(const Options& options) {
   if (!options.schemes.empty()) return options.schemes;
   std::vector<std::string> texts = scheme_texts(16);
-  if (options.no_sums) return texts;
   for (const std::string& sum : scheme_sums()) texts.push_back(sum);
   return texts;
 }
@@ -111,7 +109,7 @@ int check_all(const Options& options) {
   std::string failed;
   int done = 0, accepted = 0, refused = 0, cells = 0, failures = 0;
   for (const std::string& text : texts) {
-    const ConformanceRow row = conform(text, options.seed, options.checks);
+    const ConformanceRow row = conform(text, 1, options.checks);
     json.lines(json_of(row, options.checks).line() + '\n');
     progress.update(++done, 0, {});
     if (!row.refusal.empty()) {
@@ -141,7 +139,6 @@ int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  line.refuse_unless("no-sums", options.schemes.empty(), "beside names of schemes, whose sums are not tried");
   const DeviceChoice choice = choose_device(options.device);
   options.checks = chosen_checks(line, options, choice.device);
   if (options.list) {

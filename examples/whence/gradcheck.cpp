@@ -20,7 +20,7 @@ namespace {
 
 struct Options {
   GradientCheckOptions check;
-  bool list = false, no_differences = false, quiet = false, against_cpu = false;
+  bool list = false, quiet = false, against_cpu = false;
   std::string device = "cpu";
   std::vector<std::string> names;
 };
@@ -31,13 +31,12 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Method")
       .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
           {"length of the sequences that schemes are checked on", "tokens"})
-      .integer("seed", &options.check.seed, Range<std::uint64_t>{},
-          {"seed of operands, parameters, cotangents and directions"})
-      .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("against-cpu", &options.against_cpu,
           {"for ops: compare values and gradients on --device with the CPU's, in f64, f32, bf16 and f16, as a table"})
       .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"})
+      .elsewhere("seed", "whence.gradcheck(NAME, seed=2) in Python takes another")
+      .elsewhere("no-differences", "whence.gradcheck(NAME, differences=False) in Python checks by duals alone")
       .elsewhere("no-sums", "whence conformance checks the gradients of schemes with each option and in sums");
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
@@ -56,7 +55,7 @@ std::string scientific(double value) {
 
 // Formats an error of differences, if they say something.
 std::string by_differences(double error, const GradientChecks& checks, const Options& options) {
-  return options.check.differences && !options.check.twice && checks.note.empty() ? scientific(error) : "-";
+  return !options.check.twice && checks.note.empty() ? scientific(error) : "-";
 }
 
 void print(const GradientChecks& checks, const Options& options) {
@@ -146,10 +145,10 @@ void list_everything() {
 void refuse_options_without_effect(const CommandLine& line, const Options& options, bool all) {
   if (options.list && !options.names.empty())
     throw InputError("--list: given with a name; it lists everything; leave one of them out");
-  for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
+  for (const char* name : {"length", "twice", "device", "against-cpu"})
     line.refuse_unless(name, !options.list, "beside --list");
   line.refuse_unless("quiet", all || options.against_cpu, "the name all or --against-cpu");
-  for (const char* name : {"length", "seed", "no-differences", "twice"})
+  for (const char* name : {"length", "twice"})
     line.refuse_unless(name, !options.against_cpu, "beside --against-cpu, which compares samples of ops");
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
@@ -163,7 +162,6 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   refuse_options_without_effect(line, options, all);
-  options.check.differences = !options.no_differences;
   if (options.list) {
     list_everything();
     return 0;

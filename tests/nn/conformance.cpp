@@ -113,7 +113,7 @@ TEST_CASE("every scheme and every option of it") {
 #ifdef WHENCE_SANITIZED  // without single options, which would take minutes there
   CHECK(check_rows(promised_texts()) > 500);
 #else
-  CHECK(check_rows(scheme_texts(16)) >= 12938);
+  CHECK(check_rows(scheme_texts(16)) >= 10922);
 #endif
 }
 
@@ -132,10 +132,10 @@ TEST_CASE("schemes whose tables, buckets and networks are small, so that a few t
           "cdape(kerple, width=3, remask=yes)", "cdape(rope, width=3, pad=left)",
           "cdape(none, width=3, kernel=2, pad=left)", "cdape(kerple, width=3)", "cdape(rope, width=3, kernel=5)",
           "cdape(none, width=3, kernel=7)", "cdape(alibi, width=3, tril=no)", "cdape(rope, width=3, tril=no)",
-          "cdape(none, width=3, kernel=5, tril=always)"}) == 740);
+          "cdape(none, width=3, kernel=5, tril=always)"}) == 626);
 }
 
-TEST_CASE("every sum of two schemes that means something") { CHECK(check_rows(scheme_sums()) >= 7558); }
+TEST_CASE("every sum of two schemes that means something") { CHECK(check_rows(scheme_sums()) >= 6385); }
 
 TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check that is there for it") {
   CHECK(failures_of(Flaw::none).empty());
@@ -144,7 +144,7 @@ TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check 
   CHECK(contains(failures_of(Flaw::counts_columns), "padding"));
   CHECK(contains(failures_of(Flaw::claims_late_change), "prefix"));
   CHECK(contains(failures_of(Flaw::claims_late_change), "decoding"));
-  CHECK(contains(failures_of(Flaw::mixes_batch), "batch"));
+  CHECK(contains(failures_of(Flaw::mixes_batch), "padded decoding"));
   CHECK(contains(failures_of(Flaw::forgets_gradient), "gradcheck"));
   CHECK(contains(failures_of(Flaw::forgets_gradient), "model gradients"));
   CHECK(contains(failures_of(Flaw::reads_rows), "decoding"));

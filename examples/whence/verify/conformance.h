@@ -42,7 +42,6 @@ struct ConformanceCheck {
   std::function<ConformanceCell(const ConformanceSubject&)> run;
 };
 const std::vector<ConformanceCheck>& conformance_checks();
-const std::vector<ConformanceCheck>& attention_checks();  // the checks that run attention without a model
 
 struct ConformanceRow {
   std::string scheme;

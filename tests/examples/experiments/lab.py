@@ -278,7 +278,7 @@ class Grid(unittest.TestCase):
 
     def test_what_is_refused_before_anything_trains(self):
         out = self.folder / "none"
-        for words, said in ((["--schemes", ","], "--schemes , given"), (["--seeds", "0"], "--seeds 0"), (["--plan", "--collect"], "one of --plan and --collect"),
+        for words, said in ((["--schemes", ","], "--schemes , given"), (["--seeds", "0"], "--seeds 0"), 
                             (["--set", "steps='2"], "No closing quotation"), (["--set", "steps=1\x1b[31m"], "x1b[31m"),
                             *(([name], f"{name}: given, which is no option; {said}") for name, said in lab.GONE.items())):
             with contextlib.redirect_stderr(io.StringIO()) as error, contextlib.redirect_stdout(error):

@@ -73,8 +73,7 @@ def test_the_papers():
         assert not table.presets or all(at["set"] or at["times"] or at["step"] for at in table.columns.values()), table.name
     commands = [command.split()[0] for table in papers.tables.values() for command in table.run]
     assert {"figures.py", "lab.py"} <= {*commands} and not {"look", "lab"} & {*commands}
-    for line in reproduce.listing(papers, records).splitlines():
-        assert len(line) < 120, line
+    assert all(name in reproduce.listing(papers, records) for name in papers.tables)
 
 
 def test_every_table_is_accepted():
@@ -103,7 +102,7 @@ def test_recorded():
         lines = again.read_text().splitlines()
         place = '{"table": "t", "preset": "mini", '
         for number, row, words in ((0, "[]", "line 1: "), (5, '{"half', "line 6: "), (5, "a,b", "line 6: "), (1, '{"preset": "mini"}', "line 2: 'table'"),
-                                   (25, place + '"method": "A", "x": ["x"]}', "line 26: "), (6, place + '"seeds": "five"}', "line 7: "),
+                                   (25, place + '"method": "A", "x": ["x"]}', "line 26: "), (6, place + '"core-seconds": "five"}', "line 7: "),
                                    (6, place + '"date": 3}', "line 7: "), (25, place + '"method": "A", "x": 3}', "a method and lists of numbers")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
@@ -141,11 +140,10 @@ def test_a_table_is_trained_kept_and_checked():
         kept, out = pathlib.Path(folder) / "kept", pathlib.Path(folder) / "out"
         command = ["cope/table2-flip_flop", "--jobs", "2", "--quiet", "--set", SMALL, "--out", out]
         code, said, error = ran(*command, "--record", kept)
-        assert code == 0 and "CoPE better than RoPE" in said and "tests were made" in said, (said, error)
+        assert code == 0 and "holds" in said or "not decided" in said and "tests were made" in said, (said, error)
         file = kept / "recorded.jsonl"
         record = reproduce.read_records(file)["cope/table2-flip_flop", "mini"]
-        assert record.facts["set"] == SMALL and record.facts["runs"] == "15" and len(record.numbers) == 8
-        assert {name.split()[0] for name in record.facts} >= {"bits", "operations", "core-seconds"}, record.facts
+        assert all(word in record.facts["lab"] for word in SMALL.split()) and len(record.numbers) == 8, record.facts
         runs = list((out / "runs/flip_flop").glob("cope.0-*"))
         mine = {line["test_set"]: line["token_error_percent"] for line in lab.lines_of(runs[0] / "results.jsonl")}
         assert [record.numbers["CoPE", name][0] for name in ("In-dist", "OOD")] == [mine["in distribution"], mine["sparse"]]
@@ -155,8 +153,6 @@ def test_a_table_is_trained_kept_and_checked():
         assert "30 numbers" not in ran(*check)[1] and " 32 numbers are as recorded on " in ran(*check)[1].splitlines()[-1]
         assert ran(*check, "--row", "CoPE")[1].splitlines()[-1].startswith("cope/table2-flip_flop: 12 numbers are as recorded")
         assert times == {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}  # nothing is trained twice
-        stale = lambda: ran("--stale", "--records", file, "--out", out)[1]
-        assert stale() == "1 results recorded, 0 that this program would not give\n"
         whole = file.read_text()
 
         def changed(what, other):
@@ -167,11 +163,8 @@ def test_a_table_is_trained_kept_and_checked():
         assert code == 1 and "differs: Absolute PE, In-dist: " in said and "of the same vectors" in said
         changed(r'"vectors": "[^"]*"', r'"vectors": "of another kind \\u001b[2J"')
         assert reproduce.summary_page(papers, reproduce.read_records(file)).replace("\n", "").isprintable()
-        assert ran(*check)[0] == 0 and "1 of which it cannot tell" in stale() and "\x1b" not in stale()
-        changed(r'("bits flip_flop cope": ").{16}', r"\g<1>0123456789abcdef")
-        assert stale().startswith("STALE: cope/table2-flip_flop, mini: ") and "flip_flop cope; recorded 0123456789abcdef" in stale()
+        assert ran(*check)[0] == 0
         changed("--seeds 5", "--seeds 6")
-        assert "its preset has other options now" in stale()
         code, _, error = ran(*check)
         assert code == 2 and "the recorded options, seeds and file's name required" in error
         file.write_text(whole)
@@ -192,9 +185,6 @@ def test_a_text_of_the_users_and_commands():
                                 "dim=8 layers=1 heads=2 length=16 batch=2 steps=2 last=16 evaluate-to=2 evaluation-windows=2 validation-windows=2")
         assert code == 0 and "1 seeds; 3 required" in said, (said, error)
         assert reproduce.read_records(folder / "kept/recorded.jsonl")["cope/table5-code", "mini"].facts["text"].startswith("code.txt, SHA-256 ")
-        text.unlink()
-        said = ran("--stale", "--records", folder / "kept/recorded.jsonl", "--out", folder / "out")[1]
-        assert said == "1 results recorded, 0 that this program would not give\n", said
         code, said, error = ran("cope/counting-data", "--record", folder / "kept", "--out", folder / "out")
         assert code == 0 and " train counting --dump 3\n" in said, error
         assert [name for name, _ in reproduce.read_records(folder / "kept/recorded.jsonl")] == ["cope/table5-code", "cope/counting-data"]
