@@ -45,5 +45,5 @@ int main() {
   std::cout << "gradient\n" << gradcheck(attention, inputs).text();
   std::cout << "gradient of the gradient\n" << gradgradcheck(attention, inputs).text();
   const auto wrong = [&] { return apply(Wrong{{2}}, Site::current(), query); };
-  std::cout << "with a factor of 1.001\n" << gradcheck(wrong, {{"query", query}}).text();
+  std::cout << "with a factor of 1.001, which the check has to find\n" << gradcheck(wrong, {{"query", query}}).text();
 }
