@@ -67,7 +67,7 @@ function draw_lesson(lesson, number) {
   const { show: { quantity }, title, says } = lesson;
   const go = button("show it", `show ${lesson.key}`, () => update({ view: "quantities", show: "all", quantity, part: "both",
     ...place_of_lesson(lesson), lesson: lesson.key }));
-  stage.append(make("section", { class: "step", "aria-label": title }, make("div", {}, make("h3", {}, `${number}. ${title}`),
+  stage.append(make("section", { class: "step", "aria-label": title }, make("div", {}, make("h2", {}, `${number}. ${title}`),
     says.map((words) => make("p", {}, words)), note(learned(lesson))),
   make("div", {}, make("p", {}, numbers_here(lesson)), make("p", {}, go), try_it(lesson))));
 }

@@ -3,7 +3,7 @@ import { button, counted, dress, make, note } from "./elements.js";
 import { followers, redrawn, start, state } from "./state.js";
 import { embedded_run, source, start_engine } from "./source.js";
 import { data, look_at } from "./data.js";
-import { above, add_controls, missing, offered, read_address, settle_views, stage, update, views, write_address } from "./frame.js";
+import { add_controls, missing, offered, read_address, settle_views, stage, update, views, write_address } from "./frame.js";
 import { columns, show_cursors } from "./columns.js";
 import {
   ask_about, begin, bench, dim_for, drawn, forget_pair, key_of, learners, look, look_at_all, redraw, say, selected_learner,
@@ -102,7 +102,6 @@ const bench_view = {
   controls: () => ["layer", "head", "sample", "digits"],
   readout: pair_words,
   draw() {
-    above.hidden = true;
     stage.append(task, embedded_run ? "" : lessons_panel, make("div", { class: "bench" }, columns,
       make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
     note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlines show what an edit has moved.",
