@@ -1,5 +1,5 @@
-// Curves: charts with scales, and strips over a shared axis.
-import { clamped, counted, draw, dress, format, svg_line, svg_text, unique } from "./elements.js";
+// Charts with scales, and rows of bars over a shared axis.
+import { counted, draw, dress, format, svg_line, svg_text, unique } from "./elements.js";
 import { hidden_at, is_row, key_of, longest, short, value_at, word_of } from "./data.js";
 import { follow_pointer, shown } from "./frame.js";
 
@@ -53,31 +53,19 @@ export const path_through = (name, points) => draw("path",
   { class: name, d: points.map((point, k) => point && `${points[k - 1] ? "L" : "M"}${point}`).join("") });
 
 // Labels are as dense as they fit, indices at multiples of five.
-export function index_axis(frame, labels, count, word, from = 0) {
+function index_axis(frame, labels, count, word) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
   const room = Math.max(26, 7.2 * String(count).length + 8);
   const numbered = step >= room ? 1 : Math.ceil(room / step / 5) * 5;
   const y = frame.floor + (labels ? 31 : 16);
-  for (let index = from; labels && index < count; index += every) {
+  for (let index = 0; labels && index < count; index += every) {
     frame.add(svg_text("token middle", frame.x_of(index), frame.floor + 16, short(labels[index] ?? "")));
   }
-  for (let index = Math.ceil(from / numbered) * numbered; index < count; index += numbered) {
-    frame.add(svg_text("tick middle", frame.x_of(index), y, index));
-  }
+  for (let index = 0; index < count; index += numbered) frame.add(svg_text("tick middle", frame.x_of(index), y, index));
   frame.add(svg_text("tick end", frame.left - 6, y, word));
 }
 
-// Returns a chart over the indices of an axis; the last chart of a column carries the axis.
-function strip({ label, values, width, last, labels, word, marks = [], height = 74, reach = reach_of(values) }) {
-  const bottom = last ? labels ? 40 : 26 : 8;
-  const frame = chart({ label, width, height: 20 + height + bottom, bottom, x: [-0.5, values.length - 0.5], y: reach });
-  grid(frame, reach);
-  mark_across(frame, marks, reach);
-  if (last) index_axis(frame, labels, values.length, word);
-  return frame;
-}
-
-// ---- The selected row of sheets that share their axes, as curves under each other
+// ---- The selected row of sheets that share their axes, as bars under each other
 // Returns the number of columns before a row's masked end, where a picture of the row ends.
 export function seen_columns(sheet, row) {
   let count = sheet.columns;
@@ -103,18 +91,25 @@ export function row_strips(container, sheets, row, space = container.clientWidth
   return (at) => frames.forEach((frame) => frame.follow(Math.min(at[key], columns - 1)));
 }
 
-// Draws a row's current numbers, with a dash at the model's own number wherever the two differ, and a line at the cursor with the
-// value next to it.
-export function row_strip({ title, label, now, own, key = -1, width, last, labels, word, marks, height, reach = reach_of([...now, ...own]) }) {
-  const words = `${label}: ${now.map(shown).join(" ")}`;
-  const frame = strip({ label: words, values: now, width, last, labels, word, marks, height, reach });
+// Draws a row's current numbers, with a dash at the model's own number wherever the two differ, and a line at the cursor, whose
+// value is at the right. The last row of a column carries the axis.
+export function row_strip({ title, label, now, own, key = -1, width, last, labels, word, marks = [], height = 74, reach }) {
+  const y = reach ?? reach_of([...now, ...own]), bottom = !last ? 8 : labels ? 40 : 26;
+  const frame = chart({ label: `${label}: ${now.map(shown).join(" ")}`, width, height: 20 + height + bottom, bottom,
+    x: [-0.5, now.length - 0.5], y });
+  grid(frame, y);
+  mark_across(frame, marks, y);
+  if (last) index_axis(frame, labels, now.length, word);
   columns(frame, now, key);
   if (now !== own) levels(frame, own, now);
-  const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor }), value = draw("text", { y: 12 });
-  const heading = end_of(title, (width - frame.left - 90) / letter_width);
-  frame.add(line, svg_text("title", frame.left, 12, heading), value);
-  frame.follow = (column) => follow_line({ frame, line, now: value, title: heading,
-    x: Math.min(frame.x_of(column), frame.width - frame.right) }, shown(now[column] ?? null));
+  const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
+  const value = draw("text", { class: "now end", x: width - frame.right, y: 12 });
+  frame.add(line, svg_text("title", frame.left, 12, end_of(title, (width - frame.left - 90) / letter_width)), value);
+  frame.follow = (column) => {
+    const x = Math.min(frame.x_of(column), frame.width - frame.right);
+    dress(line, { x1: x, x2: x });
+    value.textContent = shown(now[column] ?? null);
+  };
   return frame;
 }
 function levels(frame, own, now) {
@@ -125,7 +120,7 @@ function levels(frame, own, now) {
 }
 
 // The end of a name tells more than its start, as in blocks.0.attention.position.table.
-export const letter_width = 7.5;
+const letter_width = 7.5;
 export const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
 
 // Places are separate: bars, which no line joins.
@@ -137,14 +132,4 @@ function columns(frame, values, key) {
     const column = draw("rect", { class: j === key ? "gate turned" : "gate", x: frame.x_of(j) - half, width: 2 * half, y, height });
     if (Number.isFinite(value)) frame.add(column);
   });
-}
-
-// Writes the value next to the line, on the side where there is room.
-function follow_line({ frame, line, now, x, title }, text) {
-  const beside_title = frame.left + 8 + letter_width * title.length;
-  const before = x > frame.width * 0.75 && x - 70 > beside_title;
-  dress(line, { x1: x, x2: x });
-  dress(now, { x: before ? x - 4 : clamped(x + 4, beside_title, Math.max(beside_title, frame.width - 75)),
-    class: before ? "now end" : "now" });
-  now.textContent = text;
 }

@@ -1,6 +1,6 @@
 // The frame of every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
 import {
-  button, clamped, counted, dress, format, make, name_cell, note, on_keys, right_cell, table_of, token_text, unique
+  button, clamped, counted, dress, format, make, note, on_keys, right_cell, token_text, unique
 } from "./elements.js";
 import { followers, pointer, redrawn, start, state } from "./state.js";
 import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
@@ -36,8 +36,6 @@ export const steepest = besides.slice(0, -1).map((run, k) => (k ? loss_of(beside
 export const has_moments = () => besides.length > 1 && state.run === "this";
 export const moment = () => has_moments() ? besides[state.moment] : run_named(single_run());
 
-export const facts_table = (heading, words, facts, attributes) => table_of([heading, words],
-  facts.map(([name, value]) => [name_cell(name), number_cell(value)]), attributes);
 // Says whether two numbers are equal.
 export const check_line = (equal, verdict, words, title = null) => make("p", { class: "check", "data-equal": equal },
   make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
@@ -56,7 +54,6 @@ add_controls({
   part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])] },
   show: { text: "maps", options: () => [["all", "all"], ["one", "one, large"], ["parameters", "parameters"]] },
   side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
-  flows: { text: "edges to parameters", check: true },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
   run: { text: "shown", options: () => [["this", end_words()],
     ...(besides.length ? [["beside", run_named("beside").label], ["difference", "difference of both"]] : [])] },
@@ -66,7 +63,6 @@ add_controls({
     then: () => state.run === "this" ? { run: "beside" } : {} },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
-  cell: { text: "cell size", low: 3, high: 44 },
   digits: { text: "all digits", check: true },
 });
 const everywhere = ["learner", "run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
@@ -190,9 +186,7 @@ function show_tabs() {
   tabs.scrollLeft = chosen.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - chosen.offsetWidth) / 2;  // on a phone
   stage.setAttribute("aria-labelledby", chosen.id);
   readout.parentElement.hidden = Boolean(current_view().bare);
-  const schemes = unique(data.quantities.map((each) => each.scheme_name).filter(Boolean));
-  const more = [...schemes.map((name) => `whence schemes ${name}`), "nn/README.md"].join(", ");
-  hint.replaceChildren(current_view().hint, ...current_view().bare ? [] : [" ", make("cite", {}, `More: ${more}.`)]);
+  hint.textContent = current_view().hint;
 }
 
 // ---- Cursor

@@ -1,8 +1,8 @@
 // View: what a positional scheme adds to one query's logits, for all heads, next to the scores and the logits.
-import { clamped, counted, make, name_cell, note, table_of } from "./elements.js";
+import { clamped, counted, make, note } from "./elements.js";
 import { state } from "./state.js";
 import { data, letters_of, measured, run_shown, same_numbers, sheet_made, sheet_of, telling, value_at } from "./data.js";
-import { number_cell, of_selection, place_words, run_words, stage, token_name } from "./frame.js";
+import { of_selection, place_words, run_words, stage, token_name } from "./frame.js";
 import { fitting_cell, map_figure, maps_within, values_readout } from "./map.js";
 import { draw_network, draw_sum, networks } from "./network.js";
 
@@ -19,20 +19,13 @@ function heads_sheet(name) {
   if (!sheets.length || sheets.some((each) => !each || each.rows <= state.i)) return null;
   const [{ columns, title, scale, shared }] = sheets;
   return sheet_made(sheets.length, columns, (head, j) => value_at(sheets[head], state.i, j),
-    { row_axis: "h", column_axis: "j", name, title: `${title}, all heads`, short_title: title, scale, shared });
-}
-
-function heads_table(sheets) {
-  const line = (head) => make("tr", { "aria-current": head === state.head },
-    name_cell(`head ${head}`), sheets.map((each) => number_cell(value_at(each, head, state.j))));
-  return table_of(["at this key", ...sheets.map(({ short_title }) => short_title)], counted(sheets[0].rows).map(line),
-    { class: "heads" });
+    { row_axis: "h", column_axis: "j", name, title: `${title}, all heads`, scale, shared });
 }
 
 function draw_heads() {
-  const names = drawn_names(), title = make("h2"), told = note(), table = make("div");
+  const names = drawn_names(), title = make("h2"), told = note();
   const across = stage.clientWidth >= 1150 ? names.length : 1, maps = make("div", { class: "panels", style: `--across: ${across}` });
-  const room = Math.floor((stage.clientWidth - 16 * (across - 1)) / across), cells = sheet_of(state.quantity, "value", state, state.run);
+  const room = Math.floor((stage.clientWidth - 16 * (across - 1)) / across);
   const drawn = { query: null, follow: null };
   stage.append(title, told, maps);
   of_selection(() => {
@@ -41,13 +34,10 @@ function draw_heads() {
     told.textContent = sheets.length && sheets[0].name === state.quantity
       ? "The addition, next to the scores before it and the logits after all additions." : `Not recorded for ${place_words()}.`;
     if (!sheets.length) return maps.replaceChildren();
-    table.replaceChildren(heads_table(sheets));
     if (drawn.query === state.i) return drawn.follow;  // another key needs no other maps
     const figures = () => sheets.map((each) => map_figure(each, fitting_cell(each, clamped(room, 300, 900), 24)));
     return Object.assign(drawn, { query: state.i, follow: maps_within(maps, figures) }).follow;
   });
-  const figure = cells && map_figure(cells, fitting_cell(cells, Math.min(420, stage.clientWidth), 24));
-  stage.append(make("div", { class: "beside" }, make("div", {}, figure), table));
   for (const network of networks()) {
     draw_sum(network);
     draw_network(network);

@@ -5,7 +5,7 @@ import {
   button, clamped, command_code, counted, draw, format, make, name_cell, note, on_keys, right_cell, svg_text, table_of, unique
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, decode, part_of, place_text, sheet_of, telling, measured, tokens, value_at, word_of, words_of_place } from "./data.js";
+import { data, decode, part_of, place_text, sheet_of, telling, measured, tokens, word_of, words_of_place } from "./data.js";
 import { choose, place_words, token_name } from "./frame.js";
 import { chart, dot, grid, path_through, reach_of, row_of, row_strip, seen_columns } from "./curves.js";
 import { answer_name, asked_after, is_right, percent, predictions } from "./answers.js";

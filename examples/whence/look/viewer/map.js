@@ -89,7 +89,7 @@ function paint_labels(context, g, sheet) {
 }
 
 const number_step = (cell, room) => [1, 2, 5, 10, 20, 50].find((step) => step * cell >= room) ?? 100;
-export function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
+function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
   Object.assign(context, { font: mono(font), fillStyle: ink, textAlign: align, textBaseline: base, direction: "ltr" });
   context.fillText(text, x, y);
 }
@@ -239,7 +239,7 @@ export const place_of = (sheet, { row, column }) => ({
 const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 
 // Returns the cell under a pointer event as a place, or null outside the map.
-export function place_under(panel, event) {
+function place_under(panel, event) {
   const box = panel.canvas.getBoundingClientRect(), { g, sheet } = panel;
   const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
   const row = Math.floor((event.clientY - box.top - g.top) / g.cell);

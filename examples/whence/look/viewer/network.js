@@ -1,8 +1,8 @@
 // Part of the view "heads": the networks that compute a bias, as maps, and one of their numbers as a sum.
-import { counted, format, make, note, sum_of } from "./elements.js";
+import { counted, format, make, name_cell, note, sum_of, table_of } from "./elements.js";
 import { state } from "./state.js";
 import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of } from "./data.js";
-import { check_line, facts_table, of_selection, place_words, single_run, stage, token_name } from "./frame.js";
+import { check_line, number_cell, of_selection, place_words, single_run, stage, token_name } from "./frame.js";
 import { fitting_cell, map_figure, maps_within } from "./map.js";
 import { is_left_out, lacking_words, made_of, number_at, number_of, other_run_words } from "./worked.js";
 
@@ -107,8 +107,9 @@ export function draw_sum(network) {
 
 function sum_words({ sheet, bias, total, value, difference }) {
   const equal = difference <= 1e-5;
-  return [facts_table("of this pair", "", [["b2 of this head", bias],
-    [`sum of ${sheet.cells.length} contributions`, total - bias], ["together", total],
-    ["the engine\u2019s number", value]]), check_line(equal, equal ? "They are equal" : "They differ",
+  const facts = [["b2 of this head", bias], [`sum of ${sheet.cells.length} contributions`, total - bias], ["together", total],
+    ["the engine\u2019s number", value]];
+  const lines = facts.map(([name, each]) => [name_cell(name), number_cell(each)]);
+  return [table_of(["of this pair", ""], lines), check_line(equal, equal ? "They are equal" : "They differ",
     `: ${format(difference, 2)} of the map\u2019s largest number apart (1e-5 allowed).`)];
 }

@@ -38,10 +38,11 @@ export function paths_table({ parts, norm }, whole = true) {
   const all = whole ? [...parts, { name: "whole", steps: [], norm, along: norm }] : parts;
   const reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
   const share = ({ along }) => [right_cell(norm > 0 ? percent(along / norm) : "\u2013"), bar_cell(along / reach)];
-  const line = (part) => [name_cell(part.name), whole ? [make("td", {}, make("code", {}, part.steps.join(" \u2192 "))),
-    number_cell(part.norm), number_cell(part.along)] : null, share(part)].flat().filter(Boolean);
-  const more = whole ? ["chain: steps from the loss down", "norm", "along the whole"] : [];
-  return table_of(["path", ...more, "share", ""], all.map(line), { class: whole ? "paths" : null });
+  const more = ({ norm: size, along, steps }) => [number_cell(size), number_cell(along),
+    make("td", {}, make("code", {}, steps.join(" \u2192 ")))];
+  const lines = all.map((part) => [name_cell(part.name), ...share(part), ...whole ? more(part) : []]);
+  const heads = whole ? ["norm", "along the whole", "chain: steps from the loss down"] : [];
+  return table_of(["path", "share", "", ...heads], lines, { class: whole ? "paths" : null });
 }
 
 // Rows are paths, columns are tokens, of one run or of the difference of two.

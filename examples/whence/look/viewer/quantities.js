@@ -3,11 +3,10 @@
 import { button, clamped, format, make, note } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
-  besides, data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, range_of, same_numbers, sheet_of, telling,
-  word_of
+  data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, same_numbers, sheet_of, telling, word_of
 } from "./data.js";
 import {
-  choose, controls, current_quantity, has_channels, has_heads, has_moments, moment, of_selection, place_words, stage, update
+  choose, current_quantity, has_channels, has_heads, has_moments, moment, of_selection, place_words, stage, update
 } from "./frame.js";
 import {
   caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, on_map_keys, paint_base, paint_cursor,
@@ -65,10 +64,7 @@ function sheets_of_row() {
 
 // ---- Panels
 const panel_gap = 16;
-function panels_across(count, space) {
-  const widest = state.part === "both" ? space >= 1100 ? 4 : 2 : space >= 1150 ? 3 : 2;
-  return Math.min(count, space >= 700 ? widest : 1);
-}
+const panels_across = (count, space) => Math.min(count, space < 700 ? 1 : space < 1100 ? 2 : state.part === "both" ? 4 : 3);
 
 function draw_panels() {
   stage.append(...panels_of(main_names()));
@@ -95,16 +91,14 @@ function panels_of(names) {
 }
 
 function panel_of(sheet, room, large) {
-  let cell = fitting_cell(sheet, Math.min(room, large ? 900 : 480), large ? 24 : 40);
-  if (large) cell = state.cell || Math.max(cell, state.numbers ? 30 : 0);
+  const fitting = Math.max(fitting_cell(sheet, Math.min(room, large ? 900 : 480), large ? 24 : 40), large && state.numbers ? 30 : 0);
   // browsers limit the size of a canvas
-  cell = Math.min(cell, 8192 / (devicePixelRatio || 1) / Math.max(sheet.rows, sheet.columns));
-  if (large) controls.cell.input.value = cell;
+  const cell = Math.min(fitting, 8192 / (devicePixelRatio || 1) / Math.max(sheet.rows, sheet.columns));
   const pick = (place) => sheet.name === state.quantity ? choose(place) : update({ ...place, quantity: sheet.name });
   return map_figure(sheet, cell, { numbers: large && state.numbers, pick });
 }
 
-// A single axis is a curve.
+// A single axis is a row of bars.
 function row_figure(sheet, room) {
   const value = make("output"), strips = make("div", { class: "strips", tabindex: 0, role: "application", "aria-label":
     `${sheet.title}; arrow keys move the cursor`, "data-focus": `map ${sheet.title}`, onkeydown: on_map_keys(sheet) });
@@ -175,7 +169,7 @@ export const quantities_view = {
     "finds, counts or reads other keys than its neighbours do.",
   both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),
   controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || !has_moments() ? [] : ["moment"]), "show", "fit",
-    ...(state.show === "one" ? ["numbers", "cell"] : [])],
+    ...(state.show === "one" ? ["numbers"] : [])],
   readout: (at) => values_readout(sheets_of_row(), at),
   draw() {
     stage.append(...data.schemes.filter((scheme) => scheme.equation).map(({ name, title, paper, equation: text }) =>

@@ -55,7 +55,8 @@ function draw_text() {
       words[state.i].scrollIntoView({ block: "nearest" });
     }) }, words.map((word, index) => [word, line_breaks(data.tokens[index])]));
   stage.append(title, text, answer, note("The line in a token is as long as its number is large, at the foot if positive, at " +
-    "the head if not. Dots mark tokens with a question, a wave a wrong answer. \u21b5 is the end of a line, \u2423 a space. Hatched tokens are masked."),
+    "the head if not. Dots mark tokens with a question, a wave a wrong answer. \u21b5 is the end of a line, \u2423 a space. " +
+    "Hatched tokens are masked."),
   folded("as a table", () => list));
   follow_pointer(text, ({ target }) => {
     const word = target.closest(".word");

@@ -73,7 +73,7 @@ function cause_card(sheet) {
     ...(cause.places.length ? [make("p", {}, "Where: ", make("code", {}, cause.places.join("; ")))] : [])];
 }
 
-function legend(causes, by) {
+export function legend(causes, by) {
   const lines = counted(causes.length).filter((index) => by[index] > 0).map((index) => make("li", {},
     cause_bar(causes, one_share(index), 28, 28), make("div", {}, ...cause_words(causes[index], by[index]))));
   return make("ul", { class: "legend", "aria-label": "causes in this map" }, lines);
