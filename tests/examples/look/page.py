@@ -80,6 +80,7 @@ EVERY_VIEW = """(async () => {
     if (innerWidth <= 390) {
       const numbers = ["story", "logit"].includes(view) ? all("#stage td.n") : [];
       must(numbers.every((cell) => cell.getBoundingClientRect().right <= innerWidth), "a number is cut");
+      must(all("#stage p, #stage p code").every((each) => each.getBoundingClientRect().right <= innerWidth), "words are cut");
       const shown = (element) => element.getClientRects().length > 0, low = all("button:not(.go), input, select, summary, [role=tab]").filter(
         (element) => shown(element) && element.getBoundingClientRect().height < 23.9);
       must(!low.length, `${low.length} targets of less than 24 pixels, the first ${low[0]?.outerHTML.slice(0, 90)}`);
