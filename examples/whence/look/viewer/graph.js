@@ -153,7 +153,7 @@ function draw_graph() {
   const container = make("div", { class: "graph scroll" });
   stage.append(container, note("The input is left, the loss right: the gradient flows from right to left and upwards. Widths " +
     "follow the logarithm of its norm. Norms of folded places are the root of the sum of squares. Dashed red places have no " +
-    "path: the loss does not depend on them, or they are frozen. Edges to parameters appear where the pointer or the focus is."), graph_tables(graph));
+    "path: the loss does not depend on them, or they are frozen. Edges to parameters appear at the pointer or the focus."), graph_tables(graph));
   const { titles, width, least, height } = layout(drawn.picture, container.clientWidth);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${least}px`, role: "group",
     "aria-label": "graph of the step" });
