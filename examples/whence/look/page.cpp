@@ -32,7 +32,7 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
   body +=
       "<noscript><p>A script inside this file draws the maps, and scripts are switched off here. The tables below show "
       "the "
-      "same.</p></noscript>\n<div id=\"look\"></div>\n";
+      "same.</p></noscript>\n<main id=\"look\"></main>\n";
   for (const PageTable& table : tables) body += report::table_html(table);
   std::string scripts = data_element("id=\"look-data\"", data);
   for (const Json& beside : besides.beside) scripts += data_element("class=\"look-beside\"", beside);

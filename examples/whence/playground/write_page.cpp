@@ -67,7 +67,7 @@ std::string page_with(const std::string& module, const look::SubjectOptions* run
   return report::document("whence playground",
       to_text(report::style_sheet, report::look_style, report::playground_style),
       "<noscript><p>The engine runs in a script inside this file, which is switched off here.</p></noscript>\n"
-      "<div id=\"look\"></div>\n",
+      "<main id=\"look\"></main>\n",
       scripts, " 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data: blob:");
 }
 

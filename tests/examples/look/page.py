@@ -25,7 +25,7 @@ import zlib
 
 from page_driver import Browser
 
-VIEWS = ["story", "quantities", "text", "heads", "loupe", "why", "paths", "edits", "logit", "patch", "graph", "lessons"]
+VIEWS = ["story", "quantities", "text", "heads", "why", "paths", "edits", "logit", "patch", "graph"]
 
 def unfold(browser, selector):
     browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true); new Promise(done => setTimeout(done, 50))")
@@ -70,7 +70,17 @@ EVERY_VIEW = """(async () => {
     must(!all("bdi *, #look script").length, "a text has become elements");
     must(!document.getElementById("look").textContent.includes("[object"), "an element stands as its name");
     must(document.documentElement.scrollWidth <= innerWidth, "wider than the window");
+    const levels = all("h1, h2, h3, h4").filter((each) => each.getClientRects().length).map(({ localName }) => Number(localName[1]));
+    must(levels.every((level, k) => level <= (levels[k - 1] ?? 0) + 1), `headings skip a level: ${levels}`);
+    must(all("main #stage").length === 1, "no main part");
+    const wide = all("#stage :is(.scroll, .frame)").filter((each) => each.scrollWidth > each.clientWidth);
+    must(wide.every(({ tabIndex }) => tabIndex === 0), "keys do not scroll what is wider than its room");
+    must(!/\bNaN\b/.test(document.getElementById("stage").innerText), "NaN");
+    must(all("[data-hatched]").length || all("#look > .note").every(({ hidden, innerText }) => hidden || !innerText.includes("Hatched")), "no hatched cell");
     if (innerWidth <= 390) {
+      const numbers = ["story", "logit"].includes(view) ? all("#stage td.n") : [];
+      must(numbers.every((cell) => cell.getBoundingClientRect().right <= innerWidth), "a number is cut");
+      must(all("#stage p, #stage p code").every((each) => each.getBoundingClientRect().right <= innerWidth), "words are cut");
       const shown = (element) => element.getClientRects().length > 0, low = all("button:not(.go), input, select, summary, [role=tab]").filter(
         (element) => shown(element) && element.getBoundingClientRect().height < 23.9);
       must(!low.length, `${low.length} targets of less than 24 pixels, the first ${low[0]?.outerHTML.slice(0, 90)}`);
@@ -96,7 +106,9 @@ def check_numbers(browser, path, data):
     browser.open(path, view="quantities", quantity="gates", show="one", part="value", layer=1, head=0, i=9, j=4, digits="true")
     gates = row_of(data, "gates", 1, 0, 9)
     equal("readout", [browser.texts("#readout b")[0]], gates[4:5])
-    equal("list", browser.texts(".list td:last-child", "title"), gates[:10])
+    label, = browser.texts("[aria-label='selected row'] .strips svg", "getAttribute('aria-label')")
+    assert label.startswith("gates of query 9: ")
+    equal("row", label.split(": ")[1].split(), gates[:10])
     for name in ("gates", "position_logit"):  # with causes, and without, where a causal model's rule masks pairs
         browser.open(path, view="quantities", quantity=name, show="one", part="value", layer=1, head=1)
         unfold(browser, ".panel details")
@@ -159,7 +171,7 @@ def check_symbols(browser, path, data):
 
 def check_openings(browser, path, data):
     """A view opens on the most informative part and shows nothing twice; the sum is in its order, and other parts are folded."""
-    titles = lambda: [title for title in browser.texts(".curves svg > .title, .panels > .panel h4") if not re.match(r"h\d  ", title)]
+    titles = lambda: [title for title in browser.texts(".panels > .panel h3")]
     browser.open(path)
     for view, quantity in (("heads", "gates"), ("text", "gates"), ("quantities", "gates"), ("graph", "gates")):
         browser.click(f"#tab-{'Graph' if view == 'graph' else 'Explore'}")
@@ -168,7 +180,7 @@ def check_openings(browser, path, data):
         browser.at(view=view, quantity=quantity)
         assert browser.texts("#look > .note", "hidden") == [view in ("text", "graph")], f"{view}: keys of maps are told where there are maps"
     browser.open(path, view="heads", quantity="gate_logits")
-    assert titles() == ["gate_logits", "logits"], f"{titles()}: the scores are the same numbers"
+    assert titles() == ["gate_logits, all heads", "logits, all heads"], f"{titles()}: the scores are the same numbers"
     browser.open(path, view="quantities", part="value")
     assert titles() == ["scores", "gates", "positions", "z", "logits", "pattern"], titles()
     unfold(browser, "details.rest")
@@ -177,25 +189,25 @@ def check_openings(browser, path, data):
     assert browser.texts(".paths tbody th")[:2] == ["by content", "by gates"], browser.texts(".paths tbody th")
 
 def check_answers(browser, path, data):
-    """The strip has a column for each graded token; the words are from the data, and their losses make the loss."""
+    """Each graded token is marked; the words are from the data, and their losses make the loss."""
     asked = {t: each for t, each in enumerate(data["predictions"]) if each}
     assert [t for t, target in enumerate(data["targets"]) if target is not None] == list(asked), "every target has a prediction"
     assert math.isclose(sum(each["loss"] for each in asked.values()) / len(asked), float(dict(data["facts"])["loss"]), rel_tol=1e-4)
     wrong = [t for t, each in asked.items() if each["wanted"][0] != each["likeliest"][0][0]]
     for t, each in asked.items():
         browser.open(path, view="text", i=t)
-        said = browser.texts("#answers p")[0]
+        said = browser.texts(".answer")[0]
         assert ("wrong" in said) == (t in wrong) and each["wanted"][0] in said, said
         equal("loss here", [f"{float(said.split('loss ')[1][:-1]):.3g}"], [f"{each['loss']:.3g}"])
-    assert [len(browser.texts(f"#answers .asked{kind}")) for kind in ("", ".wrong")] == [len(asked), len(wrong)]
-    browser.pointer("#answers svg", 0.07, 0.5)
+    assert [len(browser.texts(f".word.asked{kind}")) for kind in ("", ".missed")] == [len(asked), len(wrong)]
+    browser.pointer(".word", 0.5, 0.5)
     browser.at(i=0)
 
 def check_story(browser, path, data):
     """Its claim, its steps, the other answers of the sequence, and the heads that are silenced."""
     browser.open(path)
-    assert [title.split(". ")[1] for title in browser.texts("h3") if ". " in title] == [
-        "Which tokens this head counts", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h3")
+    assert [title.split(". ")[1] for title in browser.texts("h2") if ". " in title] == [
+        "Which tokens this head counts", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h2")
     asked = data["predictions"][data["knob"]["i"]]
     assert asked["likeliest"][0][0] in browser.texts(".claim b")[0] and f"After {data['knob']['i']} " in browser.texts(".claim")[0]
     other = next(t for t, each in enumerate(data["predictions"]) if each and t != data["knob"]["i"])
@@ -273,18 +285,11 @@ def check_paths(browser, path, data):
     browser.open(path, view="paths", of="q", layer=1, head=0, i=7)
     route = first(data["paths"], layer=1, of="q")
     at = lambda holder, field: numbers(holder, field, 64)[7]
-    equal("norms", browser.texts(".paths td:nth-child(3)", "title"), [at(each, "norm") for each in [*route["paths"], route]])
+    equal("norms", browser.texts(".paths td:nth-child(4)", "title"), [at(each, "norm") for each in [*route["paths"], route]])
     along = [at(each, "along") for each in route["paths"]]
-    equal("along", browser.texts(".paths td:nth-child(4)", "title"), [*along, at(route, "norm")])
+    equal("along", browser.texts(".paths td:nth-child(5)", "title"), [*along, at(route, "norm")])
     equal("the parts along the whole add up to it", [sum(along)], [at(route, "norm")])
-    browser.press(".band", "Enter")
-    assert browser.texts(".band", "getAttribute('aria-expanded')") == ["true", "false", "false"]
-    assert "scores" in browser.texts(".band")[0] and browser.get("document.activeElement.dataset.focus") == "path 0"
-    browser.open(path, view="paths", of="x", digits="true")  # long names, and many of them
-    plates = browser.get("[...document.querySelectorAll('.band')].map(band => [...band.querySelectorAll('.plate, text')].map(each => "
-                         "{ const b = each.getBoundingClientRect(); return [b.left, b.right]; }))")
-    spans = [(min(left for left, _ in band), max(right for _, right in band)) for band in plates]
-    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:])), f"labels of bands overlap: {spans}"
+    assert "scores" in browser.texts(".paths code")[0], "the chain of the first path"
 
 def check_text(browser, path, data):
     browser.open(path, view="text", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
@@ -293,62 +298,36 @@ def check_text(browser, path, data):
     equal("shading", titles[:8], row_of(data, "pattern", 0, 1, 7)[:8])
     assert set(titles[8:]) == {"masked"}
 
-def facts_of(browser):
-    return dict(zip(browser.texts(".facts th[scope=row]"), map(float, browser.texts(".facts td", "title"))))
-
-def check_loupe(browser, path, data):
-    """The engine's numbers of a row; a key that can be chosen; and the story's number, which moves here too."""
-    for layer, head, i, j in ((0, 0, 20, 3), (1, 0, 23, 23), (1, 1, 12, 3)):
-        if [layer, head, i, j] == [data["knob"][key] for key in ("layer", "head", "i", "j")]:
-            continue
-        browser.open(path, view="loupe", layer=layer, head=head, i=i, j=j, digits="true")
-        row = {name: row_of(data, name, layer, head, i) for name in ("gates", "positions", "position_logit", "scores", "logits", "pattern")}
-        pictures = [label.split(": ")[-1].split() for label in browser.texts(".loupe svg", "getAttribute('aria-label')")]
-        for shown, name in zip(pictures, ("gates", "positions", "logits", "pattern"), strict=True):
-            equal(name, [word for word in shown if word != "masked"], row[name][:i + 1])
-        facts, z = facts_of(browser), numbers(first(data["quantities"], name="z")["layers"][layer])[(head * 24 + i) * 7:][:7]
-        ours = {"position p": "positions", "read: position_logit": "position_logit", "score S, of the content": "scores", "logit A": "logits",
-                "pattern P": "pattern"}
-        for fact, name in ours.items():
-            equal(fact, [facts[fact]], [row[name][j]])
-        p = row["positions"][j]
-        equal("z", [facts["z at the floor"], facts["z at the ceiling"]], [z[math.floor(p)], z[math.ceil(p)]])
-        check_slope(data, layer, head, i, j, facts)
-    browser.pointer(".loupe svg", 0.12, 0.5)
-    browser.at(j=0)
-    browser.press("[data-focus='to knob']", "Enter", **{key: data["knob"][key] for key in ("layer", "head", "i", "j")})
+def check_moved(browser, path, data):
+    """The rows below the one that moves are those of the pass with the moved number."""
+    browser.open(path, view="story", digits="true")
     browser.press("[data-focus=knob]", "End", "Home")
-    shut = {row["probe"]: row["value"] for row in data["knob"]["stops"][0]["rows"]}
-    equal("moved in the loupe", [facts_of(browser)["position p"]], [shut["positions"][data["knob"]["j"]]])
-
-def check_slope(data, layer, head, i, j, facts):
-    """It carries the engine's gradient from position_logit to positions."""
-    gradients = [row_of(data, name, layer, head, i, "gradient")[j] for name in ("position_logit", "positions")]
-    equal("slope", [gradients[0] * facts["slope: its derivative by p"]], gradients[1:])
+    knob = data["knob"]
+    labels = [label.split(": ") for label in browser.texts(".step:nth-of-type(2) .strips svg", "getAttribute('aria-label')")]
+    assert [label[0].split()[0] for label in labels] == ["positions", "position_logit", "pattern"], labels
+    for label, words in labels:
+        row = first(knob["stops"][0]["rows"], probe=label.split()[0])["value"][:knob["i"] + 1]
+        equal(label, words.split(), row)
 
 def check_equation5(browser, path, data):
-    """The printed weights: the value is the engine's position_logit, which is not on the curve, and its slope carries the engine's gradients."""
-    between = lambda j: row_of(data, "positions", 1, 1, 12)[j] % 1 > 0
-    j = next(j for j in range(13) if between(j))
-    browser.open(path, view="loupe", layer=1, head=1, i=12, j=j)
-    facts = facts_of(browser)
-    equal("read", [facts["read: position_logit"]], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
-    check_slope(data, 1, 1, 12, j, facts)
-    rise = facts["z at the ceiling"] - facts["z at the floor"]
-    equal("the slope of equation 5", [facts["slope: its derivative by p"]], [-rise])
+    """The printed weights: the value is the engine's position_logit, and its slope is the falling one, which carries the engine's gradients."""
+    p, z = row_of(data, "positions", 1, 1, 12), row_of(data, "z", 1, 1, 12)
+    j = next(j for j in range(13) if p[j] % 1 > 0)
+    browser.open(path, view="quantities", quantity="position_logit", layer=1, head=1, i=12, j=j)
+    equal("read", browser.texts(".sides .whole")[:1], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
+    slopes = dict(zip(browser.texts(".terms tbody th"), browser.texts(".terms td:nth-child(3)", "title")))
+    slope, = (float(each) for name, each in slopes.items() if name.startswith("positions["))
+    gradients = [row_of(data, name, 1, 1, 12, "gradient")[j] for name in ("position_logit", "positions")]
+    equal("slope", [gradients[0] * slope], gradients[1:])
+    equal("the slope of equation 5", [slope], [z[math.floor(p[j])] - z[math.ceil(p[j])]])
 
 def check_heads(browser, path, data):
     heads = range(data["heads"])
     browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=6, digits="true")
-    for column, name in enumerate(("conv_bias", "scores", "logits"), 2):
-        row = [row_of(data, name, 1, head, 15)[6] for head in heads]
-        equal(f"heads, {name}", browser.texts(f".heads td:nth-child({column})", "title"), row)
-        equal(f"heads, {name}, all digits", browser.texts(f".heads td:nth-child({column})"), row)
-    looks = browser.texts(".curves > div:first-child path.curve", "getAttribute('class')")
-    assert len({re.search(r"d\d", look)[0] for look in looks}) == len(heads), f"{looks}: heads need dashes of their own"
-    unfold(browser, ".curves details")
-    shown = [word for word in browser.texts(".curves > div:first-child .behind td") if word != "masked"]
-    equal("curves", shown, [value for head in heads for value in row_of(data, "conv_bias", 1, head, 15)[:16]])
+    unfold(browser, ".panels details")
+    for column, name in enumerate(("conv_bias", "scores", "logits"), 1):
+        shown = [word for word in browser.texts(f".panels:not(section *) > .panel:nth-child({column}) .behind td") if word != "masked"]
+        equal(f"heads, {name}", shown, [value for head in heads for value in row_of(data, name, 1, head, 15)[:16]])
     hidden, weight = (numbers(part) for part in (first(data["quantities"], name="conv_hidden")["layers"][1],
                                                  first(data["parameters"], path="blocks.1.attention.position.output.weight")))
     given = lambda j, tap, c: weight[(2 * 32 + c) * 3 + tap] * hidden[(c * 24 + 15) * 24 + j + tap - 1] if 0 <= j + tap - 1 < 24 else 0
@@ -367,11 +346,8 @@ def check_heads(browser, path, data):
     browser.press(f"[data-focus='row {rows[0]}']", "Enter", i=rows[0])
     computed_equal(browser, ".sum .check")
     browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=15)
-    browser.press(".curves", "ArrowLeft", "ArrowUp", i=14, j=14)
-    browser.open(path, view="heads", quantity="conv_bias", i=15, j=6, over="distance")
-    browser.press(".curves", "ArrowRight", j=5)  # distances grow and keys fall
-    unfold(browser, "details")
-    assert len(browser.texts(".units canvas")) == 32
+    browser.press(".panels canvas", "ArrowLeft", j=14)
+    browser.press(".panels canvas", "ArrowUp", head=1)
 
 def check_graph(browser, path, data):
     nodes = sorted(data["graph"]["nodes"], key=lambda node: node["order"])
@@ -380,8 +356,8 @@ def check_graph(browser, path, data):
     assert browser.get("(() => { const graph = document.querySelector('.graph'); return graph.scrollWidth <= graph.clientWidth; })()"), "the graph is cut"
     seen = lambda: set(browser.texts(".flow.quiet", "computedStyleMap().get('visibility').toString()"))
     assert seen() <= {"hidden"}, "edges to parameters are off at first"
-    browser.click("[data-key=flows]")
-    assert seen() <= {"visible"}, "and there when asked for"
+    browser.get("document.querySelector('.place.parameter')?.focus()")
+    assert "visible" in seen() or not seen(), "and there at the place with the focus"
     browser.open(path, view="graph", digits="true")
     by_id = dict(zip(browser.texts(".place", "dataset.focus.slice(6)"), browser.texts(".place .norm")))
     for node in places:
@@ -488,11 +464,6 @@ def check_slider(browser, path, data):
             checkpoints[index]["label"]], "the slider says its checkpoint"
         browser.press("[data-key=beside]", "ArrowRight")
     assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
-    browser.click("[data-focus='play beside']")
-    assert browser.texts("[data-focus='play beside']") == ["\u2016 pause"]
-    browser.get("new Promise(done => { const each = () => document.querySelector(\"[data-focus='play beside']\").textContent.endsWith('pause') ? "
-                "setTimeout(each, 50) : done(); each(); setTimeout(done, 15000); })")
-    assert browser.texts("[data-key=beside] + output") == [checkpoints[-1]["label"]], "it plays to the end, and stops there"
     steepest = max(range(len(checkpoints) - 1), key=lambda k: loss(checkpoints[max(0, k - 1)]) - loss(checkpoints[k]))
     part = dict(quantity="logits", part="gradient", show="one", layer=0, head=1, i=5, j=2, digits="true")
     gradient = lambda page: row_of(page, "logits", 0, 1, 5, "gradient")[2]
@@ -511,7 +482,7 @@ def check_saving(browser, path, _):
     folder.mkdir()
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     for view, picture, begins in (("quantities", ".panel canvas", b"\x89PNG"), ("quantities", ".strips svg", b"<svg "),
-                                  ("graph", ".graph svg", b"<svg "), ("paths", ".bands svg", b"<svg "), ("edits", ".scatter svg", b"<svg ")):
+                                  ("graph", ".graph svg", b"<svg ")):
         browser.open(path, view=view)
         before = set(folder.iterdir())
         browser.pointer(picture, 0.5, 0.5, "mouseMoved")
@@ -636,7 +607,7 @@ def check_served(browser, whence, folder):
     served.terminate()
     assert served.wait(20) == 0
 
-CHECKS = {"cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
+CHECKS = {"cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_moved, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_logits, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph, check_knob),
           "scheme rope": (check_knob,), "scheme stick_breaking": (check_knob,), "checkpoints": (check_slider, check_logits),

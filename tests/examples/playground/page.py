@@ -49,7 +49,7 @@ class Playground(Browser):
 
     def view(self, key):
         """One of another kind is drawn when the engine has looked at the model whole."""
-        groups = {"playground": "Playground", "story": "Story", "graph": "Graph", "why": "Why", "paths": "Why", "edits": "Evidence", "logit": "Evidence", "lessons": "Lessons", "patch": "Evidence"}
+        groups = {"playground": "Playground", "story": "Story", "graph": "Graph", "why": "Why", "paths": "Why", "edits": "Evidence", "logit": "Evidence", "lessons": "Lessons"}
         self.click(f"#tab-{groups.get(key, 'Explore')}")
         part = f"[data-focus='view {key}']"
         self.until(f"new URLSearchParams(location.hash.slice(1)).get('view') === '{key}' || document.querySelector(\"{part}\")")
@@ -90,7 +90,7 @@ def check_training(page, path):
 
 
 def check_edits(page):
-    page.click("[data-focus=shut]")
+    page.click("[data-focus='vector zero']")
     page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
     page.type("[data-focus='edit text']", "blocks.0.attention.position.table 0=3 = 0")
     page.until("document.querySelectorAll('.in-force tbody tr').length === 2")
@@ -175,11 +175,10 @@ def check_weights(page, path, program):
     page.narrow_enough()
 
 
-def row_shown(page):
-    """Returns the numbers of the loupe's charts in the frame, by name."""
-    pictures = [label.split(": ")[-1].split() for label in page.texts(".loupe svg", "getAttribute('aria-label')")]
-    numbers = [[float(word) for word in words if word != "masked"] for words in pictures]
-    return dict(zip(("positions", "logits", "pattern"), numbers, strict=True))
+def row_shown(page, name):
+    """Returns the numbers of a row of the story."""
+    label = next(label for label in page.texts(".step svg", "getAttribute('aria-label')") if label.startswith(f"{name} of query "))
+    return [float(word) for word in label.split(": ")[-1].split() if word != "masked"]
 
 
 def looks_of(looks, program):
@@ -195,17 +194,16 @@ def close(what, shown, wanted):
 
 
 def check_inspector(page, path, program):
-    """Moves a gate by key in the inspector's loupe: the page must show the program's numbers for the same edit, beside one in force."""
+    """Moves a gate by key in the story of a model: the page must show the program's numbers for the same edit, beside one in force."""
     own = "blocks.0.attention.position.table *= 300"  # otherwise a gate has almost no effect after 20 steps of training
-    page.show(path, f"step=20&edit={urllib.parse.quote('0:' + own)}")
+    page.show(path, f"step=20&digits=true&edit={urllib.parse.quote('0:' + own)}")
     page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
     page.click("[data-focus='look 0']")
     broken = "self.post = Worker.prototype.postMessage; Worker.prototype.postMessage = () => { throw new Error('No engine today.'); }; 0"
     page.until("document.querySelector('#stage .step')")
-    page.view("loupe")
-    page.click("[data-key=digits]")
-    i, j = map(int, page.texts("#stage h3 .name", "textContent.split(' ')[0]"))
-    at = "layer={} head={} i={}".format(*page.get("['layer', 'head'].map((key) => document.querySelector(`[data-key=${key}]`).value)"), i)
+    page.view("story")
+    layer, head, i, j = page.get("['layer', 'head', 'i', 'j'].map((key) => Number(new URLSearchParams(location.hash.slice(1)).get(key)))")
+    at = f"layer={layer} head={head} i={i}"
     place = f"gates {at} j={j}"
     before, value = looks_of([([own], [{"ask": "value", "model": 0, "what": place}])], program)
     page.press("[data-focus=knob]", "ArrowDown")
@@ -215,7 +213,7 @@ def check_inspector(page, path, program):
     real, foretold = (float(word) for word in re.findall(r"[+-]\d\S*\d", page.texts(".moved")[0].replace("\u2212", "-")))
     assert math.isclose(real, after["loss"] - before["loss"], rel_tol=0.02, abs_tol=2e-6), f"{page.texts('.moved')}: {after['loss'] - before['loss']}"
     assert math.isclose(foretold, value["gradient"] * (gate - value["value"]), rel_tol=0.02, abs_tol=1e-8), page.texts(".moved")
-    close("attention of the key", [row_shown(page)["pattern"][j]], [pattern["value"]])
+    close("attention of the key", [row_shown(page, "pattern")[j]], [pattern["value"]])
     page.click("[data-focus='knob reset']")
     page.get(broken)
     page.press("[data-focus=knob]", "ArrowDown")
@@ -244,7 +242,7 @@ def check_lessons(page, path, pictures):
     page.show(path)
     for lesson in json.loads(LESSONS.read_text()):
         page.click(f"[data-focus='lesson {lesson['key']}']")
-        page.until(f"document.querySelector('.lesson h3').textContent === {json.dumps(lesson['title'])}")
+        page.until(f"document.querySelector('.lesson h2').textContent === {json.dumps(lesson['title'])}")
         page.until(f"document.querySelectorAll('.column').length === {len(lesson['models'])}")
         page.until(f"[...document.querySelectorAll('.column')].every((each) => each.querySelector('.facts').textContent.startsWith('step "
                    f"{lesson['steps']} ')) && document.querySelector('.play').textContent === 'Play'")
@@ -277,7 +275,7 @@ def check_run(page, program, folder):
     assert math.isclose(float(shown), ours[2]["value"], rel_tol=1e-3), f"{place}: {shown} on the page, {ours[2]} by the program"
     percent = page.texts(".column .errors dd")
     assert all(map(near, percent, ours[3]["percent"])), f"{percent} on the page, {ours[3]} by the program"
-    page.click("[data-focus=shut]")
+    page.click("[data-focus='vector zero']")
     page.until("document.querySelector('.edits p[role=status]').textContent.startsWith('Loss')")
     loss = page.get("document.querySelector('.edits p[role=status]').textContent.match(/, ([0-9.e-]+) with/)[1]")
     assert math.isclose(float(loss), ours[4]["loss"], rel_tol=1e-3), f"{edit}: {loss} on the page, {ours[4]['loss']} by the program"

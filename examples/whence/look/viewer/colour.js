@@ -21,17 +21,15 @@ export function stop_of(scale, value, [low, high]) {
   return palette(scale)[Math.round(255 * clamped(t, 0, 1))];
 }
 
-// share_of maps a value to 0..1 between the ends, value_of_share back. Zero maps to the low end of a logarithmic scale.
+// share_of maps a value to 0..1 between the ends, value_of_share back.
 // In the middle of a signed scale are zero and all values four decades below the ends.
 export const decades = 4;
 export function share_of(scale, value, [low, high]) {
-  if (scale === "logarithmic") return Math.log(Math.max(value, low) / low) / Math.log(high / low);
   if (scale !== "signed") return (value - low) / (high - low);
   const size = value ? Math.max(0, 1 + Math.log10(Math.abs(value) / high) / decades) : 0;
   return 0.5 + 0.5 * Math.sign(value) * size;
 }
 export function value_of_share(scale, t, [low, high]) {
-  if (scale === "logarithmic" && low > 0) return low * (high / low) ** t;
   if (scale !== "signed") return low + (high - low) * t;
   return t === 0.5 ? 0 : Math.sign(t - 0.5) * high * 10 ** (decades * (Math.abs(2 * t - 1) - 1));
 }

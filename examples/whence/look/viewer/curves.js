@@ -1,9 +1,7 @@
-// Curves: charts with scales, strips over a shared axis, histograms, and the row behind them as a list.
-import {
-  clamped, counted, draw, dress, format, make, right_cell, svg_line, svg_text, table_of, token_text, unique
-} from "./elements.js";
+// Charts with scales, and rows of bars over a shared axis.
+import { counted, draw, dress, format, svg_line, svg_text, unique } from "./elements.js";
 import { hidden_at, is_row, key_of, longest, short, value_at, word_of } from "./data.js";
-import { choose, follow_pointer, number_cell, shown } from "./frame.js";
+import { follow_pointer, shown } from "./frame.js";
 
 // ---- Charts
 // Returns a picture with scales for both axes; the caller draws into it. `x` and `y` are [low, high].
@@ -40,9 +38,8 @@ export function grid(frame, [low, high]) {
   }
 }
 
-const marks_within = (marks, [low, high]) => marks.filter(({ value }) => value >= low && value <= high);
-function mark_across(frame, marks, reach) {
-  for (const { value, text } of marks_within(marks, reach)) {
+function mark_across(frame, marks, [low, high]) {
+  for (const { value, text } of marks.filter((mark) => mark.value >= low && mark.value <= high)) {
     const y = frame.y_of(value), end = frame.width - frame.right;
     frame.add(svg_line("limit", [frame.left, y], [end, y]), svg_text("tick end", end, y + 13, text));
   }
@@ -50,44 +47,25 @@ function mark_across(frame, marks, reach) {
 
 export const dot = (frame, name, index, value, r) =>
   draw("circle", { class: name, cx: frame.x_of(index), cy: frame.y_of(value), r });
-export const point_of = (frame, index, value) => `${frame.x_of(index).toFixed(1)} ${frame.y_of(value).toFixed(1)}`;
-
-// Draws a line, broken where there is no value, with dots that can be read one by one.
-export function trace(frame, values, name = "trace", dots = true) {
-  const points = values.map((value, index) => Number.isFinite(value) ? point_of(frame, index, value) : "");
-  if (dots) frame.add(...counted(values.length).filter((index) => points[index])
-    .map((index) => dot(frame, "dot", index, values[index], 2.2)));
-  frame.add(path_through(name, points));
-}
 
 // An empty point breaks the line.
 export const path_through = (name, points) => draw("path",
   { class: name, d: points.map((point, k) => point && `${points[k - 1] ? "L" : "M"}${point}`).join("") });
 
 // Labels are as dense as they fit, indices at multiples of five.
-export function index_axis(frame, labels, count, word, from = 0) {
+function index_axis(frame, labels, count, word) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
   const room = Math.max(26, 7.2 * String(count).length + 8);
   const numbered = step >= room ? 1 : Math.ceil(room / step / 5) * 5;
   const y = frame.floor + (labels ? 31 : 16);
-  for (let index = from; labels && index < count; index += every) {
+  for (let index = 0; labels && index < count; index += every) {
     frame.add(svg_text("token middle", frame.x_of(index), frame.floor + 16, short(labels[index] ?? "")));
   }
-  for (let index = Math.ceil(from / numbered) * numbered; index < count; index += numbered) frame.add(svg_text("tick middle", frame.x_of(index), y, index));
+  for (let index = 0; index < count; index += numbered) frame.add(svg_text("tick middle", frame.x_of(index), y, index));
   frame.add(svg_text("tick end", frame.left - 6, y, word));
 }
 
-// Returns a chart over the indices of an axis; the last chart of a column carries the axis.
-export function strip({ label, values, width, last, labels, word, marks = [], height = 74, reach = reach_of(values) }) {
-  const bottom = last ? labels ? 40 : 26 : 8;
-  const frame = chart({ label, width, height: 20 + height + bottom, bottom, x: [-0.5, values.length - 0.5], y: reach });
-  grid(frame, reach);
-  mark_across(frame, marks, reach);
-  if (last) index_axis(frame, labels, values.length, word);
-  return frame;
-}
-
-// ---- The selected row of sheets that share their axes, as curves under each other
+// ---- The selected row of sheets that share their axes, as bars under each other
 // Returns the number of columns before a row's masked end, where a picture of the row ends.
 export function seen_columns(sheet, row) {
   let count = sheet.columns;
@@ -96,129 +74,63 @@ export function seen_columns(sheet, row) {
 }
 export const row_of = (sheet, row) => counted(sheet.columns).map((column) => value_at(sheet, row, column));
 
-export function row_strips(container, sheets, row, space = container.clientWidth) {
+// `moved` returns other numbers for a row, by name.
+export function row_strips(container, sheets, row, space = container.clientWidth, moved = () => null) {
   const width = Math.max(240, Math.floor(space)), [{ columns, column_axis }] = sheets, key = key_of(column_axis);
   const count = Math.max(...sheets.map((sheet) => seen_columns(sheet, row)));
-  const frames = sheets.map((sheet, index) => row_strip(sheet, row, { width, count, last: index === sheets.length - 1 }));
+  const frames = sheets.map((sheet, index) => {
+    const own = row_of(sheet, row).slice(0, count), word = word_of(sheet.column_axis), { marks, column_labels: labels } = sheet;
+    const title = sheet.title, label = is_row(sheet) ? title : `${title} of ${word_of(sheet.row_axis).split(" ")[0]} ${row}`;
+    return row_strip({ title, label, own, now: moved(sheet.name) ?? own, width, last: index === sheets.length - 1, labels, word, marks });
+  });
   container.replaceChildren(...frames.map(({ picture }) => picture));
-  return follow_strips(frames, (column) => column >= 0 && column < count ? { [key]: column } : null,
-    (at) => Math.min(at[key], columns - 1));
+  for (const frame of frames) follow_pointer(frame.picture, (event) => {
+    const column = Math.round(frame.at(event).x);
+    return column >= 0 && column < count ? { [key]: column } : null;
+  });
+  return (at) => frames.forEach((frame) => frame.follow(Math.min(at[key], columns - 1)));
 }
 
-// Links charts over one axis: all show the place under the pointer, and a click selects it.
-export function follow_strips(frames, place_of, index_of, select = choose) {
-  for (const frame of frames) {
-    follow_pointer(frame.picture, (event) => place_of(Math.round(frame.at(event).x)), select);
-  }
-  return (at) => frames.forEach((frame) => frame.follow(index_of(at)));
-}
-
-function row_strip(sheet, row, { width, count, last }) {
-  const word = word_of(sheet.column_axis), values = row_of(sheet, row).slice(0, count);
-  const label = `${sheet.title}, ${is_row(sheet) ? "" : `${word_of(sheet.row_axis)} ${row}, `}over ${word}`;
-  const frame = strip({ label, values, width, last, labels: sheet.column_labels, word, marks: sheet.marks });
-  if (sheet.column_labels) columns("gate")(frame, values);
-  else stems(frame, values), trace(frame, values);
-  return followed(frame, end_of(sheet.title, (width - frame.left - 90) / letter_width), "title",
-    (column) => shown(values[column] ?? null));
-}
-
-// Adds a title, and a line at the column under the pointer with the value next to it.
-export function followed(frame, title, class_of_title, words) {
-  const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor }), now = draw("text", { y: 12 });
-  frame.add(line, svg_text(class_of_title, frame.left, 12, title), now);
-  frame.follow = (column) => follow_line({ frame, line, now, x: Math.min(frame.x_of(column), frame.width - frame.right), title }, words(column));
+// Draws a row's current numbers, with a dash at the model's own number wherever the two differ, and a line at the cursor, whose
+// value is at the right. The last row of a column carries the axis. With `key` what the reader moves is marked: that key
+// (null: none), and all that differs.
+export function row_strip({ title, label, now, own, key, width, last, labels, word, marks = [], height = 74, reach }) {
+  const y = reach ?? reach_of([...now, ...own]), bottom = !last ? 8 : labels ? 40 : 26;
+  const frame = chart({ label: `${label}: ${now.map(shown).join(" ")}`, width, height: 20 + height + bottom, bottom,
+    x: [-0.5, now.length - 0.5], y });
+  grid(frame, y);
+  mark_across(frame, marks, y);
+  if (last) index_axis(frame, labels, now.length, word);
+  columns(frame, now, (j) => key !== undefined && (j === key || now[j] !== own[j]));
+  if (now !== own) levels(frame, own, now);
+  const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
+  const value = draw("text", { class: "now end", x: width - frame.right, y: 12 });
+  frame.add(line, svg_text("title", frame.left, 12, end_of(title, (width - frame.left - 90) / letter_width)), value);
+  frame.follow = (column) => {
+    const x = Math.min(frame.x_of(column), frame.width - frame.right);
+    dress(line, { x1: x, x2: x });
+    value.textContent = shown(now[column] ?? null);
+  };
   return frame;
+}
+function levels(frame, own, now) {
+  const half = half_step(frame), apart = (j) => Math.abs(frame.y_of(own[j]) - frame.y_of(now[j])) > 1;
+  const dashes = own.map((value, j) => Number.isFinite(value) && apart(j)
+    ? `M${(frame.x_of(j) - half).toFixed(1)} ${frame.y_of(value).toFixed(1)}h${(2 * half).toFixed(1)}` : "");
+  frame.add(draw("path", { class: "own-level", d: dashes.join("") }));
 }
 
 // The end of a name tells more than its start, as in blocks.0.attention.position.table.
-export const letter_width = 7.5;
+const letter_width = 7.5;
 export const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
 
-// Tokens are separate: bars, which no line joins.
-export const half_step = (frame) => Math.min(9, 0.36 * (frame.x_of(1) - frame.x_of(0)));
-export const columns = (name, is_turned = () => false) => (frame, values) => {
+// Places are separate: bars, which no line joins.
+const half_step = (frame) => Math.min(9, 0.36 * (frame.x_of(1) - frame.x_of(0)));
+function columns(frame, values, is_turned) {
   const half = half_step(frame);
   values.forEach((value, j) => {
     const ends = [frame.y_of(value), frame.y_of(0)], y = Math.min(...ends), height = Math.max(1, Math.max(...ends) - y);
-    const column = draw("rect", { class: is_turned(j) ? `${name} turned` : name, x: frame.x_of(j) - half, width: 2 * half, y, height });
+    const column = draw("rect", { class: is_turned(j) ? "gate turned" : "gate", x: frame.x_of(j) - half, width: 2 * half, y, height });
     if (Number.isFinite(value)) frame.add(column);
   });
-};
-
-// A stem to zero makes single dots readable.
-function stems(frame, values) {
-  const zero = frame.y_of(0).toFixed(1);
-  const path = values.map((value, index) =>
-    Number.isFinite(value) ? `M${frame.x_of(index).toFixed(1)} ${zero}V${frame.y_of(value).toFixed(1)}` : "");
-  frame.add(draw("path", { class: "stem", d: path.join("") }));
-}
-
-// Writes the value next to the line, on the side where there is room.
-function follow_line({ frame, line, now, x, title }, text) {
-  const beside_title = frame.left + 8 + letter_width * title.length;
-  const before = x > frame.width * 0.75 && x - 70 > beside_title;
-  dress(line, { x1: x, x2: x });
-  dress(now, { x: before ? x - 4 : clamped(x + 4, beside_title, Math.max(beside_title, frame.width - 75)),
-    class: before ? "now end" : "now" });
-  now.textContent = text;
-}
-
-// ---- The same row as numbers
-export function row_list(container, sheets, row) {
-  const [{ columns, column_axis, column_labels: labels }] = sheets, key = key_of(column_axis);
-  const seen = counted(columns).filter((column) => !sheets.every((sheet) => hidden_at(sheet, row, column)));
-  const lines = seen.map((column) => make("tr", { "data-column": column, onclick: () => choose({ [key]: column }) },
-    right_cell(column), labels && make("td", {}, token_text(labels[column])),
-    sheets.map((sheet) => number_cell(value_at(sheet, row, column)))));
-  const headings = [word_of(column_axis), ...(labels ? ["token"] : []), ...sheets.map(({ title }) => title)];
-  container.replaceChildren(table_of(headings, lines).firstChild);
-  return (at) => follow_list(container, at[key]);
-}
-
-// Marks the cursor's line of the list and scrolls the list, not the page, to it.
-function follow_list(container, column) {
-  for (const line of container.querySelectorAll("tr[aria-current]")) line.removeAttribute("aria-current");
-  const line = container.querySelector(`tr[data-column="${column}"]`);
-  if (!line) return;
-  line.setAttribute("aria-current", "true");
-  const head = container.querySelector("thead").offsetHeight;
-  if (line.offsetTop < container.scrollTop + head) container.scrollTop = line.offsetTop - head;
-  const below = line.offsetTop + line.offsetHeight - container.clientHeight;
-  if (below > container.scrollTop) container.scrollTop = below;
-}
-
-// ---- Distributions
-const bin_count = 32;
-function bins_of(values, [low, high]) {
-  const bins = new Array(bin_count).fill(0);
-  const bin_of = (value) => clamped(Math.floor((value - low) / (high - low || 1) * bin_count), 0, bin_count - 1);
-  for (const value of values) ++bins[bin_of(value)];
-  return bins;
-}
-
-// Counts how often each value occurs in a sheet, on the scale of all sheets. Zeros are counted apart, since they would
-// hide the rest.
-export function histogram(sheet, range, name, width, selected) {
-  const values = Array.from(sheet.cells).filter((value, cell) => !sheet.hidden?.[cell] && Number.isFinite(value));
-  const other = values.filter((value) => value !== 0), bins = bins_of(other, range), most = Math.max(1, ...bins);
-  const words = `${values.length} values, ${values.length - other.length} exactly 0`;
-  const ends = range.map((end) => format(end, 3));
-  const label = `${name}, ${sheet.title}: ${words}; counts from ${ends.join(" to ")}: ${bins.join(" ")}`;
-  const frame = chart({ label, width, height: 132, left: 34, top: 34, bottom: 18, x: range, y: [0, most] });
-  const step = (range[1] - range[0]) / bin_count;
-  bins.forEach((count, bin) => {
-    const x = frame.x_of(range[0] + bin * step), next = frame.x_of(range[0] + (bin + 1) * step), y = frame.y_of(count);
-    frame.add(draw("rect", { class: "bin", x, y, width: Math.max(1, next - x - 0.5), height: frame.floor - y }));
-  });
-  const { left, top, floor } = frame, right = width - frame.right;
-  frame.add(svg_line("grid", [left, floor], [right, floor]));
-  for (const { value, text } of marks_within(sheet.marks, range)) {
-    const x = frame.x_of(value);
-    frame.add(svg_line("limit", [x, top], [x, floor]), svg_text("tick end", x - 3, top + 8, text));
-  }
-  frame.add(svg_text("title", 0, 12, selected ? `${name} (selected)` : name), svg_text("tick", 0, 27, words),
-    svg_text("tick end", left - 4, top + 8, most), svg_text("tick", left, floor + 14, ends[0]),
-    svg_text("tick end", right, floor + 14, ends[1]));
-  return frame.picture;
 }

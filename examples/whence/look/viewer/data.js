@@ -156,7 +156,6 @@ export function sheet_made(rows, columns, value_of, fields) {
   const hidden = Uint8Array.from(values, (value) => value === null);
   return sheet({ rows, columns, cells: Float64Array.from(values), hidden, ...fields });
 }
-export const hidden_where_none = (cells) => Uint8Array.from(cells, Number.isNaN);
 
 // A sheet, or null if it is not recorded. `kind`: "value" or "gradient"; `run`: "this", "beside", "difference" or a run.
 export function sheet_of(name, kind, at, run = "this") {
@@ -170,7 +169,7 @@ export function sheet_of(name, kind, at, run = "this") {
 }
 
 // Returns the title, colours and marks of a quantity's numbers or of their gradient.
-export function looks_of(quantity, kind) {
+function looks_of(quantity, kind) {
   const { name, marks, scale } = quantity, looks = { name, kind, quantity };
   return kind === "value" ? { ...looks, title: name, scale, marks, tells: quantity }
     : { ...looks, title: `dLoss/d${name}`, scale: "signed", marks: [], note: gradient_words };
@@ -206,7 +205,7 @@ function shared_extremes(name, kind, of_runs) {
 }
 const span_in = (of_runs, name, kind) =>
   span_of(of_runs.flatMap((run) => all_sheets(name, kind, run)).map(({ extremes }) => extremes));
-export const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
+const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 
 // Returns every slice of a quantity with its place.
 export function places_of(name, run = "this", at = state) {
@@ -232,7 +231,6 @@ export function range_of(sheet, fit) {
   if (!fit && sheet.scale === "unit") return [0, 1];
   const [low, high] = fit ? sheet.extremes : sheet.shared(), reach = Math.max(Math.abs(low), Math.abs(high));
   if (two_sided(sheet.scale)) return [-reach, reach];
-  if (sheet.scale === "logarithmic") return [reach / 1e6, reach];
   return fit ? [low, high] : [Math.min(0, low), Math.max(0, high)];
 }
 

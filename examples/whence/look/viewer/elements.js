@@ -41,25 +41,6 @@ export const make = (tag, attributes = {}, ...children) => dress(document.create
 export const note = (...words) => make("p", { class: "note" }, ...words);
 export const button = (text, focus, onclick, attributes = {}) =>
   make("button", { type: "button", "data-focus": focus, onclick, ...attributes }, text);
-// A button that takes a step at once and then another every `pause` milliseconds. It stops when `step` returns false,
-// when it is pressed again, or when it has left the page. `what` names it.
-export function player(what, focus, pause, step) {
-  const still = `\u25b6 ${what}`;
-  let timer = 0;
-  const stop = () => {
-    clearInterval(timer);
-    timer = 0;
-    play.textContent = still;
-  };
-  const next = (begins) => (!play.isConnected || step(begins) === false) && stop();
-  const play = button(still, focus, () => {
-    if (timer) return stop();
-    play.textContent = "\u2016 pause";
-    timer = setInterval(next, pause, false);
-    next(true);
-  });
-  return { button: play, stop, runs: () => timer > 0 };
-}
 export const token_text = (text) => make("bdi", { class: "token" }, text ?? "");
 
 // ---- Pictures
@@ -79,6 +60,16 @@ export function table_of(headings, lines, attributes = {}) {
 }
 export const name_cell = (...words) => make("th", { scope: "row" }, ...words);
 export const right_cell = (words) => make("td", { class: "n" }, words);
+
+// A bar for a share between -1 and 1: from the middle of the cell to either side, or from its left if `from` is 0. It shrinks where
+// numbers need the room.
+export function bar_cell(share, from = 50) {
+  const size = (100 - from) * Math.min(1, Math.abs(share)), left = share < 0 ? from - size : from;
+  const ink = from === 0 ? "--c0" : share < 0 ? "--minus" : "--plus";
+  const bar = `linear-gradient(var(${ink}) 0 0) ${100 * left / (100 - size) || 0}% 50% / ${size}% 12px no-repeat`;
+  const middle = from ? "linear-gradient(var(--soft) 0 0) 50% / 1px 100% no-repeat, " : "";
+  return make("td", { class: "amount", "aria-hidden": "true", style: `background: ${middle}${bar}` });
+}
 
 export const acting_row = (focus, act, cells, attributes = {}) => make("tr",
   { tabindex: 0, "data-focus": focus, onclick: act, onkeydown: on_button_keys(act), ...attributes }, cells);

@@ -9,7 +9,8 @@ const row = (children) => children.length === 1 ? children[0] : math("mrow", {},
 const sign = (text, attributes) => math("mo", attributes, text);
 // Fences are as tall as a line, or as a taller element inside.
 const fenced = (open, inner, shut, attributes = {}) => {
-  const stretchy = String([inner].flat().some((each) => each.matches?.("mfrac, munder, munderover") || each.querySelector?.("mfrac, munder, munderover")));
+  const tall = "mfrac, munder, munderover", is_tall = (each) => each.matches?.(tall) || each.querySelector?.(tall);
+  const stretchy = String([inner].flat().some(is_tall));
   return math("mrow", attributes, sign(open, { form: "prefix", stretchy }), inner, sign(shut, { form: "postfix", stretchy }));
 };
 const gap = (width) => math("mspace", { width });
@@ -29,8 +30,8 @@ const tokens_of = (text) => [...text.matchAll(pattern)].map(([, space, option, n
 
 // ---- Grammar: a list of sums of products of factors; throws at text that it cannot read
 class Reader {
-  constructor(tokens, link) {
-    Object.assign(this, { tokens, link, at: 0, bars: 0, script: 0 });
+  constructor(tokens) {
+    Object.assign(this, { tokens, at: 0, bars: 0, script: 0 });
   }
   get next() { return this.tokens[this.at]; }
   is(text, offset = 0) { return this.tokens[this.at + offset]?.text === text; }
@@ -96,10 +97,11 @@ class Reader {
     let all = [this.factor()];
     for (;;) {
       if (this.is("/")) {
-        const tall = this.take("/").spaced && !this.script;
-        all = tall ? [math("mfrac", {}, all.length > 1 ? row(all) : bare(all[0]), bare(this.factor()))] : [...all, sign("/", { lspace: "0", rspace: "0" }), this.factor()];
-      } else if (this.is(".") || this.is("*")) all.push(sign(signs[this.take(this.next.text).text], { lspace: "0.1em", rspace: "0.1em" }), this.factor());
-      else if (this.starts_factor(this.at)) all.push(...(this.next.spaced ? [gap("0.2em")] : []), this.factor());
+        const tall = this.take("/").spaced && !this.script, above = all.length > 1 ? row(all) : bare(all[0]);
+        all = tall ? [math("mfrac", {}, above, bare(this.factor()))] : [...all, sign("/", { lspace: "0", rspace: "0" }), this.factor()];
+      } else if (this.is(".") || this.is("*")) {
+        all.push(sign(signs[this.take(this.next.text).text], { lspace: "0.1em", rspace: "0.1em" }), this.factor());
+      } else if (this.starts_factor(this.at)) all.push(...(this.next.spaced ? [gap("0.2em")] : []), this.factor());
       else return all;
     }
   }
@@ -170,7 +172,7 @@ class Reader {
     const [, letters, digits] = /^(.*?)(\d*)$/.exec(word), symbol = greek[letters] ?? letters;
     const parts = /^d[A-Z]$/.test(symbol) ? [...symbol] : [symbol];
     const after = this.next?.spaced ? "" : this.next?.text, index = after === "_" ? this.tokens[this.at + 1].text : after;
-    const quantity = this.script ? null : this.link(word, after === "_" ? index.length : index === "[" || index === "(" ? index : 0);
+    const quantity = this.script ? null : meaning_of(word, after === "_" ? index.length : index === "[" || index === "(" ? index : 0);
     const base = row(parts.map((part) => linked(math("mi", {}, part), quantity)));
     return digits ? math("msub", {}, base, math("mn", {}, digits)) : base;
   }
@@ -205,10 +207,10 @@ function meaning_of(word, index) {
 }
 
 // Returns an equation as a line that breaks between its pieces, with a citation in parentheses at the end.
-export function equation(text, { links = true } = {}) {
+export function equation(text) {
   const [, body, source = ""] = /^(.*?)(?: {2}(\(.*\)))?$/.exec(text), line = make("span", { class: "equation", title: text });
   try {
-    const reader = new Reader(tokens_of(body), links ? meaning_of : () => null);
+    const reader = new Reader(tokens_of(body));
     reader.pieces().forEach((piece, k, { [k - 1]: before }) => {
       const is_math = Array.isArray(piece), between = is_math && Array.isArray(before) ? make("wbr") : k && !/^[,;:]$/.test(piece) ? " " : "";
       line.append(between, is_math ? math("math", { displaystyle: "true" }, piece) : piece);

@@ -1,6 +1,6 @@
 // The frame of every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
 import {
-  button, clamped, counted, dress, format, make, name_cell, note, on_keys, player, right_cell, table_of, token_text, unique
+  button, clamped, counted, dress, format, make, note, on_keys, right_cell, token_text, unique
 } from "./elements.js";
 import { followers, pointer, redrawn, start, state } from "./state.js";
 import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
@@ -36,8 +36,6 @@ export const steepest = besides.slice(0, -1).map((run, k) => (k ? loss_of(beside
 export const has_moments = () => besides.length > 1 && state.run === "this";
 export const moment = () => has_moments() ? besides[state.moment] : run_named(single_run());
 
-export const facts_table = (heading, words, facts, attributes) => table_of([heading, words],
-  facts.map(([name, value]) => [name_cell(name), number_cell(value)]), attributes);
 // Says whether two numbers are equal.
 export const check_line = (equal, verdict, words, title = null) => make("p", { class: "check", "data-equal": equal },
   make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
@@ -56,19 +54,15 @@ add_controls({
   part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])] },
   show: { text: "maps", options: () => [["all", "all"], ["one", "one, large"], ["parameters", "parameters"]] },
   side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
-  over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
-  flows: { text: "edges to parameters", check: true },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
   run: { text: "shown", options: () => [["this", end_words()],
     ...(besides.length ? [["beside", run_named("beside").label], ["difference", "difference of both"]] : [])] },
   moment: { text: "gradients at", low: 0, high: besides.length - 1, words: () => moment().label },
   beside: { text: "step of training", low: 0, high: besides.length - 1,
     words: (index) => besides[index].label,
-    then: () => state.run === "this" ? { run: "beside" } : {}, play: true },
+    then: () => state.run === "this" ? { run: "beside" } : {} },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
-  cell: { text: "cell size", low: 3, high: 44 },
-  mono: { text: "monospace", check: true },
   digits: { text: "all digits", check: true },
 });
 const everywhere = ["learner", "run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
@@ -81,18 +75,13 @@ function input_of(key, { options, check, low, high, most }, change) {
   return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
 }
 
-// Adds a view's own controls. `words` describes a control's number, `then` may change another control. A slider with
-// `play` can move by itself, from its start if it is at its end.
+// Adds a view's own controls. `words` describes a control's number, `then` may change another control.
 export function add_controls(added) {
   for (const [key, control] of Object.entries(added)) {
-    const { low, high, then } = control, change = (value) => update({ [key]: value, ...then?.() });
+    const { then } = control, change = (value) => update({ [key]: value, ...then?.() });
     control.input = dress(input_of(key, control, change), { "data-key": key, "data-focus": key });
     control.output = make("output", { "aria-live": "off" });
     control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
-    if (control.play) control.label.append(player("training", `play ${key}`, 1200, (begins) => {
-      const next = !begins ? state[key] + 1 : state[key] < high ? state[key] : low;
-      return next <= high && change(next);
-    }).button);
     controls[key] = control;
   }
 }
@@ -148,9 +137,7 @@ export function write_address() {
 // ---- Skeleton
 export const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelledby": "", tabindex: -1 });
 export const readout = make("div", { id: "readout", role: "status" });
-export const above = make("div", { id: "answers" });  // shown above every view, by drawn_above
-export const drawn_above = [];
-const hint = make("p", { class: "hint" }), keys = note();
+const hint = make("p", { class: "hint" }), keys = note(), hatched = make("span", {}, " Hatched cells are masked.");
 const own = make("div");  // a view's own part of the bar
 const parts = make("nav", { class: "parts", "aria-label": "parts of this tab" });
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
@@ -178,11 +165,10 @@ const show_group = (name) =>
 export function build() {
   const bar = make("div", { class: "controls" }, Object.values(controls).map(({ label }) => label));
   keys.append("Point at a cell to read it in every picture; click to select it. Keys " +
-    "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows. Hatched " +
-    "cells are masked.");
+    "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows.", hatched);
   document.getElementById("look").append(
     make("div", { class: "top" }, tabs, make("label", { class: "theme" }, "theme", theme_input)), parts, hint,
-    make("div", { class: "bar" }, bar, own, readout), above, stage, keys);
+    make("div", { class: "bar" }, bar, own, readout), stage, keys);
 }
 
 function group_beside(key) {
@@ -200,9 +186,7 @@ function show_tabs() {
   tabs.scrollLeft = chosen.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - chosen.offsetWidth) / 2;  // on a phone
   stage.setAttribute("aria-labelledby", chosen.id);
   readout.parentElement.hidden = Boolean(current_view().bare);
-  const schemes = unique(data.quantities.map((each) => each.scheme_name).filter(Boolean));
-  const more = [...schemes.map((name) => `whence schemes ${name}`), "nn/README.md"].join(", ");
-  hint.replaceChildren(current_view().hint, ...current_view().bare ? [] : [" ", make("cite", {}, `More: ${more}.`)]);
+  hint.textContent = current_view().hint;
 }
 
 // ---- Cursor
@@ -228,8 +212,15 @@ export function choose(place) {
   Object.assign(state, place);
   readout.setAttribute("aria-live", "polite");
   for (const redraw of redrawn) redraw();
+  let_keys_scroll();
   show_cursor();
   write_address();
+}
+// What is wider than its room scrolls by keys, too.
+function let_keys_scroll() {
+  for (const each of stage.querySelectorAll(".scroll, .frame")) {
+    if (each.scrollWidth > each.clientWidth) dress(each, { tabindex: 0, role: "group", "aria-label": "scrolls sideways" });
+  }
 }
 
 export function show_cursor() {
@@ -262,9 +253,10 @@ export function update(change = {}) {
   stage.style.minHeight = `${stage.offsetHeight}px`;  // the page keeps its length, and so the reader's place
   stage.replaceChildren();
   own.replaceChildren(...current_view().bar ?? []);
-  for (const draw_above of drawn_above) draw_above();
   current_view().draw();
   keys.hidden = !stage.querySelector("canvas[tabindex]");
+  hatched.hidden = !stage.querySelector("canvas[data-hatched]");
+  let_keys_scroll();
   stage.style.minHeight = "";
   show_cursor();
   if (focus && document.activeElement.dataset.focus !== focus) {
@@ -273,10 +265,13 @@ export function update(change = {}) {
   write_address();
 }
 
-// Draws a part of a view for the selected cell, now and whenever another is selected. `draw_part` returns a function
-// that follows the cursor within it, or nothing.
+// Draws a part of a view for the selected cell, now, whenever another is selected, and when the returned function is called.
+// `draw_part` returns a function that follows the cursor within it, or nothing.
 export function of_selection(draw_part) {
-  let follow = draw_part();
-  redrawn.push(() => follow = draw_part());
+  let follow = null;
+  const redraw = () => follow = draw_part();
+  redraw();
+  redrawn.push(redraw);
   followers.push((at) => follow?.(at));
+  return redraw;
 }

@@ -150,10 +150,10 @@ function draw_graph() {
   const graph = graph_shown();
   Object.assign(drawn, { picture: graph && pictured(graph), pointed: null });
   if (!graph) return stage.append(note(`No graph recorded for ${run_shown().label}.`));
-  const container = make("div", { class: `graph scroll${state.flows ? "" : " without-parameters"}` });
+  const container = make("div", { class: "graph scroll" });
   stage.append(container, note("The input is left, the loss right: the gradient flows from right to left and upwards. Widths " +
     "follow the logarithm of its norm. Norms of folded places are the root of the sum of squares. Dashed red places have no " +
-    "path: the loss does not depend on them, or they are frozen."), graph_tables(graph));
+    "path: the loss does not depend on them, or they are frozen. Edges to parameters appear at the pointer or the focus."), graph_tables(graph));
   const { titles, width, least, height } = layout(drawn.picture, container.clientWidth);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${least}px`, role: "group",
     "aria-label": "graph of the step" });
@@ -191,7 +191,7 @@ function graph_readout() {
 export const graph_view = {
   key: "graph", title: "Graph", wants: () => Boolean(data.graph),
   hint: "Look for a thin edge after a wide edge: there the gradient is lost on its way.",
-  controls: () => ["layers", "flows"], without: ["beside"],
+  controls: () => ["layers"], without: ["beside"],
   readout: graph_readout,
   draw: draw_graph,
 };

@@ -2,13 +2,12 @@
 // Without an engine one number moves, the story's knob, through eleven passes computed when the page was written. With an
 // engine every number of the row does.
 import {
-  button, clamped, command_code, counted, draw, format, make, name_cell, note, on_keys, right_cell, svg_line, svg_text, table_of,
-  unique
+  button, clamped, command_code, counted, draw, format, make, name_cell, note, on_keys, right_cell, svg_text, table_of, unique
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, decode, part_of, place_text, sheet_of, telling, measured, tokens, value_at, word_of, words_of_place } from "./data.js";
-import { choose, place_words, shown, token_name, update } from "./frame.js";
-import { chart, columns, dot, grid, half_step, path_through, reach_of, row_of, seen_columns, strip } from "./curves.js";
+import { data, decode, part_of, place_text, sheet_of, telling, measured, tokens, word_of, words_of_place } from "./data.js";
+import { choose, place_words, token_name } from "./frame.js";
+import { chart, dot, grid, path_through, reach_of, row_of, row_strip, seen_columns } from "./curves.js";
 import { answer_name, asked_after, is_right, percent, predictions } from "./answers.js";
 import { ask_newest, has_engine } from "./engine.js";
 
@@ -18,12 +17,11 @@ const keys = ["layer", "head", "i", "j"];
 export const to_knob = () => ({ run: "this", ...Object.fromEntries(keys.map((key) => [key, knob()[key]])) });
 const name_of = ({ at }) => at.split(" ")[0].replace(/^blocks\.\d+\.(attention\.)?(position\.)?/, "");
 const of_knob = (at) => keys.every((key) => at[key] === knob()?.[key]);
-export const at_knob = () => state.run === "this" && of_knob(state);
 const place = () => has_engine || !knob() ? state : knob();
 const asked_here = () => asked_after(place().i);
 
 // Returns the quantity whose row is drawn: the one that moves, or for a knob that is no pair a telling one.
-export function moving() {
+function moving() {
   const named = knob() && measured.find(({ name, axes }) => name === name_of(knob()) && axes === "h i j");
   return named ?? data.all.get(telling(measured));
 }
@@ -31,8 +29,9 @@ export function moving() {
 // ---- What the reader has moved: a stop {edit, number, real, predicted, prediction, rows}, computed before or by the engine
 let moved = { at: "", stop: null, tried: [] };
 const key_now = () => keys.map((key) => place()[key]).join(" ");
-export const stop_shown = () => moved.at === key_now() ? moved.stop : null;
-const stops_here = () => of_knob(place()) ? knob().stops : [];
+const stop_shown = () => moved.at === key_now() ? moved.stop : null;
+// An engine sets single numbers. The stops of a whole row, or of a factor, would be of another curve.
+const stops_here = () => of_knob(place()) && (!has_engine || (knob().value !== null && knob().change === "=")) ? knob().stops : [];
 const tried = () => moved.at === key_now() ? moved.tried : [];
 let redraw = () => {};
 function show_stop(stop) {
@@ -57,7 +56,7 @@ function turn(number) {
 const sheet_here = (name) => sheet_of(name, "value", place(), "this");
 const keys_seen = () => Math.max(1, ...stop_rows().map((name) => seen_columns(sheet_here(name), place().i)));
 const stop_rows = () => measured.filter(({ axes, name }) => axes === "h i j" && sheet_here(name)).map(({ name }) => name);
-export function row_at(stop, name) {
+function row_at(stop, name) {
   const own = sheet_here(name), found = stop?.rows?.find(({ probe }) => probe === name);
   if (!own || place().i >= own.rows) return null;
   const numbers = found && (Array.isArray(found.value) ? found.value : decode(found, "value"));
@@ -67,45 +66,19 @@ const own_value = () => row_at(null, moving().name)?.[place().j] ?? null;
 // True if the bar of the selected key can be dragged.
 const drags = () => own_value() !== null && (has_engine || (knob()?.value ?? null) !== null);
 
-// ---- Pictures of a row: current numbers, with a dash at the model's own number wherever the two differ
-export function moved_strip({ title, now, own, marks = [], query, key, width, last, height, shape, reach = reach_of([...now, ...own]) }) {
-  const label = `${title} of query ${query}: ${now.map(shown).join(" ")}`;
-  const frame = strip({ label, values: now, width, last, labels: tokens, word: word_of("j"), marks, reach, height });
-  shape(frame, now);
-  if (now !== own) levels(frame, own, now);
-  frame.add(svg_text("title", frame.left, 12, title));
-  if (key >= now.length) return frame;
-  const x = frame.x_of(key);
-  frame.add(svg_line("follow", [x, frame.top - 4], [x, frame.floor]),
-    svg_text("now end", width - frame.right, 12, `key ${key}: ${shown(now[key])}`));
-  return frame;
-}
-function levels(frame, own, now) {
-  const half = half_step(frame), apart = (j) => Math.abs(frame.y_of(own[j]) - frame.y_of(now[j])) > 1;
-  const dashes = own.map((value, j) => Number.isFinite(value) && apart(j)
-    ? `M${(frame.x_of(j) - half).toFixed(1)} ${frame.y_of(value).toFixed(1)}h${(2 * half).toFixed(1)}` : "");
-  frame.add(draw("path", { class: "own-level", d: dashes.join("") }));
-}
-// Draws the staircase of positions: each step is as high as a key's gate.
-export function steps(frame, values) {
-  const half = (frame.x_of(1) - frame.x_of(0)) / 2;
-  const path = values.map((value, j) => {
-    const to = `${frame.y_of(value)}H${frame.x_of(j) + half}`;
-    if (!Number.isFinite(value)) return "";
-    return Number.isFinite(values[j - 1]) ? `V${to}` : `M${frame.x_of(j) - half} ${to}`;
-  });
-  frame.add(draw("path", { class: "trace", d: path.join("") }));
-}
-
 function draw_row(container, width) {
   const { name, scale } = moving(), { i, j } = place(), stop = stop_shown(), own = row_at(null, name);
   if (!own) return container.replaceChildren(note(`No ${name} recorded for ${place_words()}.`));
   const now = stop ? row_at(stop, name) : own, all = stops_here().flatMap((each) => row_at(each, name));
-  const frame = moved_strip({ title: name, now, own, query: i, key: j, width, last: true, height: 110,
-    reach: scale === "unit" ? [0, 1] : reach_of([...own, ...now, ...all]), shape: columns("gate", (k) => stop ? now[k] !== own[k] : k === j && drags()) });
+  const frame = row_strip({ title: name, label: `${name} of query ${i}`, now, own, key: drags() ? j : null, width, last: true, labels: tokens,
+    word: word_of("j"), height: 110, reach: scale === "unit" ? [0, 1] : reach_of([...own, ...now, ...all]) });
+  frame.follow(j);
   container.replaceChildren(frame.picture);
   return frame;
 }
+// Returns the numbers of the selected query's row after a move, or null.
+export const moved_row = (name) => stop_shown()?.rows && state.run === "this" &&
+  keys.slice(0, 3).every((key) => state[key] === place()[key]) ? row_at(stop_shown(), name) : null;
 
 // ---- Change of the loss over the numbers that were tried: the real one, and the gradient's prediction
 const signed = (value) => Math.abs(value) < 1e-12 ? "about 0" : `${value > 0 ? "+" : "\u2212"}${format(Math.abs(value), 3)}`;
@@ -132,7 +105,8 @@ function draw_losses(container, width) {
     const y = frame.y_of(last.predicted), apart = Math.abs(y - real_y) < 15 ? Math.sign(y - real_y || 1) * 15 + real_y : y;
     frame.add(svg_text("curve-name told", right, apart + 4, "by gradient"));
   }
-  const stop = stop_shown();
+  const stop = stop_shown(), own = has_engine ? own_value() : { "+=": 0, "*=": 1 }[knob().change] ?? knob().value;
+  if (own !== null && own >= ends[0] && own <= ends[1]) frame.add(dot(frame, "own-point", own, 0, 4.5));
   if (stop) frame.add(dot(frame, "point", stop.number, stop.real, 5.5));
   container.replaceChildren(frame.picture);
 }
@@ -157,7 +131,8 @@ function answer_words() {
   const t = asked_here(), own = predictions("this")[t], now = stop_shown()?.prediction ?? own;
   if (!own) return [];
   const [[said, share]] = now.likeliest;
-  return ["After ", token_name(t), now === own ? " the model answers " : said === own.likeliest[0][0] ? " it still answers " : " it now answers ", answer_name(said), ` (${percent(share)}): `, verdict(now), ". "];
+  const answers = now === own ? " the model answers " : said === own.likeliest[0][0] ? " it still answers " : " it now answers ";
+  return ["After ", token_name(t), answers, answer_name(said), ` (${percent(share)}): `, verdict(now), ". "];
 }
 function invitation() {
   const { caption, name } = moving();
@@ -165,12 +140,16 @@ function invitation() {
   if (has_engine) return [...what, "Drag any bar."];
   if (!knob()) return what;
   const still = knob().effect < 0.01 ? " Nothing of this kind moves an answer of this sequence." : "";
-  return [...what, drags() ? ["Drag the orange bar, at ", token_name(knob().j), "."] : ["Move ", make("code", {}, knob().at), " by the slider."], still];
+  const act = drags() ? ["Drag the orange bar, at ", token_name(knob().j), "."] : ["Move ", make("code", {}, knob().at), " by the slider."];
+  return [...what, act, still];
 }
 const outcome_words = ({ real, predicted }) => ["The loss changes by ", make("b", {}, signed(real)),
   predicted == null ? "; no gradient reaches this number." : ["; the gradient said ", make("b", {}, signed(predicted)), "."]];
-const number_words = ({ number }) => has_engine || !knob() ? `${moving().name} = ${format(number, 3)}`
-  : `${name_of(knob())} ${{ "=": "=", "+=": number < 0 ? "\u2212" : "+", "*=": "\u00d7" }[knob().change]} ${format(knob().change === "+=" ? Math.abs(number) : number, 3)}`;
+function number_words({ number }) {
+  if (has_engine || !knob()) return `${moving().name} = ${format(number, 3)}`;
+  const { change } = knob(), sign = { "=": "=", "+=": number < 0 ? "\u2212" : "+", "*=": "\u00d7" }[change];
+  return `${name_of(knob())} ${sign} ${format(change === "+=" ? Math.abs(number) : number, 3)}`;
+}
 
 // ---- The whole: `then` is called after each move
 export function draw_turn(container, then = () => {}) {

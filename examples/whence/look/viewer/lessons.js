@@ -1,11 +1,10 @@
-// View: lessons of the run's scheme, each at a place of the pass that is shown. A lesson's claims hold for its own
-// models, which the playground trains; this view has the run's numbers there, and the effect of the lesson's edits.
-import { button, clamped, command_code, make, note } from "./elements.js";
+// View of a page with an engine: lessons of the run's scheme, each at a place of the pass that is shown. A lesson's claims
+// hold for its own models, which the playground trains; this view has the effect of the lesson's edits.
+import { button, clamped, make, note } from "./elements.js";
 import { state } from "./state.js";
-import { data, sheet_of, tokens } from "./data.js";
+import { data, tokens } from "./data.js";
 import { embedded_run, json_in, source } from "./source.js";
-import { single_run, stage, token_name, update } from "./frame.js";
-import { cause_text, text_at } from "./map.js";
+import { stage, update } from "./frame.js";
 
 export const lessons = json_in("lessons") ?? [];
 export const lesson_of = (key) => lessons.find((each) => each.key === key);
@@ -20,19 +19,13 @@ function tells_of({ models: [{ scheme }] }, run) {
   return name === own && options.every((option) => has.includes(option));
 }
 // A playground that begins models has all lessons itself.
-const lessons_here = () => source.has_engine && !embedded_run ? [] : lessons.filter((lesson) => tells_of(lesson, data));
+const lessons_here = () => !source.put_edits || source.has_engine && !embedded_run ? [] : lessons.filter((lesson) => tells_of(lesson, data));
 
 // Returns its place, or the nearest in this run.
 function place_of_lesson({ show: { layer = 0, head = 0, i, j } }) {
   const last = tokens.length - 1;
   return { layer: clamped(layer, 0, data.layers - 1), head: clamped(head, 0, data.heads - 1), i: clamped(i, 0, last),
     j: clamped(j, 0, last) };
-}
-// Returns what the edits name and this run lacks.
-function lacking({ edits }) {
-  const most = { layer: data.layers, head: data.heads, i: tokens.length, j: tokens.length };
-  const named = edits.flatMap((edit) => [...edit.matchAll(/\b(layer|head|i|j)=(?:\d+\.\.)?(\d+)/g)]);
-  return named.filter(([, axis, index]) => Number(index) >= most[axis]).map(([, axis, index]) => `${axis} ${index}`);
 }
 
 // ---- One lesson
@@ -41,22 +34,10 @@ const learned = ({ models: [{ scheme, ...sizes }], steps }) => `The lesson's mod
   Object.entries(sizes).map(([name, value]) => `, ${name.replace("_", " ")} ${value}`).join("") +
   "; the playground trains it while you look.";
 
-function numbers_here(lesson) {
-  const { quantity } = lesson.show, at = { ...state, ...place_of_lesson(lesson) };
-  const sheets = ["value", "gradient"].map((kind) => sheet_of(quantity, kind, at, single_run()));
-  const cause = sheets[0]?.causes ? cause_text(sheets[0], at) : "";
-  return [`In this run ${quantity} of layer ${at.layer}, head ${at.head}, at query `, token_name(at.i), " and key ",
-    token_name(at.j), " is ", make("b", {}, sheets[0] ? text_at(sheets[0], at) : "not there"), ", its gradient is ",
-    make("b", {}, sheets[1] ? text_at(sheets[1], at) : "none"), cause && cause !== "lives" ? ` (${cause}). ` : ". "];
-}
-
 const outcome = { key: "", words: "" };  // the lesson whose edits are in force, and the engine's words on it
 function try_it(lesson) {
-  const without = lacking(lesson), command = command_code(`${data.command} --edit "${lesson.edits.join("; ")}"`);
-  if (without.length) return [note(`This run is too small for this edit: it has no ${without.join(", no ")}.`)];
-  if (!source.put_edits) return [note("This command prints its effect:"), command];
   const put = (key, edits) => async () => {
-    Object.assign(outcome, { key, words: await source.put_edits(edits) });
+    Object.assign(outcome, { key, words: await source.put_edits(edits).catch(({ message }) => message) });
     update({ lesson: key });
   };
   if (outcome.key !== lesson.key) return [button(lesson.try, `try ${lesson.key}`, put(lesson.key, lesson.edits))];
@@ -67,9 +48,9 @@ function draw_lesson(lesson, number) {
   const { show: { quantity }, title, says } = lesson;
   const go = button("show it", `show ${lesson.key}`, () => update({ view: "quantities", show: "all", quantity, part: "both",
     ...place_of_lesson(lesson), lesson: lesson.key }));
-  stage.append(make("section", { class: "step", "aria-label": title }, make("div", {}, make("h3", {}, `${number}. ${title}`),
+  stage.append(make("section", { class: "step", "aria-label": title }, make("div", {}, make("h2", {}, `${number}. ${title}`),
     says.map((words) => make("p", {}, words)), note(learned(lesson))),
-  make("div", {}, make("p", {}, numbers_here(lesson)), make("p", {}, go), try_it(lesson))));
+  make("div", {}, make("p", {}, go), try_it(lesson))));
 }
 
 export const lessons_view = {

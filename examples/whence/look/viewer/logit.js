@@ -1,5 +1,5 @@
 // View: what each part of the model adds to the logit of an answer, and what earlier layers would have answered.
-import { acting_row, format, make, name_cell, note, right_cell, table_of, token_text } from "./elements.js";
+import { acting_row, bar_cell, format, make, name_cell, note, right_cell, table_of, token_text } from "./elements.js";
 import { state } from "./state.js";
 import { data, decode, visible } from "./data.js";
 import { check_line, number_cell, of_selection, stage, token_name, update } from "./frame.js";
@@ -8,19 +8,11 @@ import { answer_name, asked_after, percent } from "./answers.js";
 const entry_at = (i) => data.logits.tokens.find(({ token }) => token === asked_after(i));
 const within = (index, answers) => Math.min(index, answers.length - 1);
 
-// A bar from the middle of the cell, to the right for a positive number, to the left for a negative.
-function bar_cell(value, reach) {
-  const size = 50 * Math.min(1, Math.abs(value) / (reach || 1)), left = value < 0 ? 50 - size : 50;
-  const ink = value < 0 ? "--minus" : "--plus";
-  return make("td", { class: "amount", "aria-hidden": "true",
-    style: `background: linear-gradient(var(${ink}) 0 0) ${100 * left / (100 - size)}% 50% / ${size}% 12px no-repeat` });
-}
-
 function parts_table(values) {
   const reach = Math.max(...values.map(({ difference }) => Math.abs(difference)));
   const lines = values.map(({ layer, name, one, other, difference }) => {
     const head = /^head (\d+)$/.exec(name), cells = [right_cell(layer ?? "\u2013"), name_cell(name),
-      bar_cell(difference, reach), ...[difference, one, other].map(number_cell)];
+      bar_cell(difference / (reach || 1)), ...[difference, one, other].map(number_cell)];
     const show = () => update({ view: "quantities", quantity: "pattern", layer, head: Number(head[1]) });
     return head ? acting_row(`part ${layer} ${name}`, show, cells) : make("tr", {}, cells);
   });
@@ -30,7 +22,7 @@ function parts_table(values) {
 function lens_table({ likeliest }, logits, shares, answers) {
   const lines = data.logits.stages.map((layer, k) => [name_cell(layer === null ? "embedding" : `layer ${layer}`),
     make("td", {}, answer_name(likeliest[k][0])), right_cell(percent(likeliest[k][1])),
-    bar_cell(shares(k), 1), right_cell(percent(shares(k))), number_cell(logits(k))]);
+    bar_cell(shares(k), 0), right_cell(percent(shares(k))), number_cell(logits(k))]);
   return table_of(["after", "it would say", "with", "", answers, "its logit"], lines);
 }
 
@@ -52,14 +44,14 @@ function shown_parts(entry) {
     return make("label", {}, ["the logit of ", " less that of "][k], select);
   });
   return [
-    make("h3", {}, "Where the answer after ", token_name(token), " comes from"),
+    make("h2", {}, "Where the answer after ", token_name(token), " comes from"),
     make("p", {}, choosers),
     note("The residual stream is a sum: the embedding, the outputs of all heads and MLPs, and biases. With later norms fixed " +
       "at this pass, a logit is a sum too. A part that all answers share moves no probability: the bars are differences. " +
       "A head\u2019s row leads to its pattern."),
     parts_table(values),
     check_line(Math.abs(sum - logit) <= near * size, "the parts add up", ` to ${format(sum, 6)}, the logit of the pass.`),
-    make("h3", {}, "What each layer would have answered"),
+    make("h2", {}, "What each layer would have answered"),
     note("The last norm and the output, applied right after the embedding or a layer."),
     lens_table(entry, of_answer(logits), of_answer(shares), token_text(visible(answers[answer])))];
 }

@@ -89,7 +89,7 @@ function paint_labels(context, g, sheet) {
 }
 
 const number_step = (cell, room) => [1, 2, 5, 10, 20, 50].find((step) => step * cell >= room) ?? 100;
-export function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
+function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
   Object.assign(context, { font: mono(font), fillStyle: ink, textAlign: align, textBaseline: base, direction: "ltr" });
   context.fillText(text, x, y);
 }
@@ -239,7 +239,7 @@ export const place_of = (sheet, { row, column }) => ({
 const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 
 // Returns the cell under a pointer event as a place, or null outside the map.
-export function place_under(panel, event) {
+function place_under(panel, event) {
   const box = panel.canvas.getBoundingClientRect(), { g, sheet } = panel;
   const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
   const row = Math.floor((event.clientY - box.top - g.top) / g.cell);
@@ -262,7 +262,8 @@ export const cause_text = (sheet, at) => sheet.run.causes[cause_at(sheet, at)]?.
 // A click and Enter also call `open`; `over` paints on the picture.
 export function map_figure(sheet, cell, { numbers = false, causes = false, pick, open, over } = {}) {
   const value = make("output", { "aria-live": "off" });
-  const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
+  const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`,
+    "data-hatched": sheet.hidden?.some(Boolean) || null, "aria-label":
     `${sheet.title}: ${map_label(sheet)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
   const panel = { canvas, sheet };
   paint_base(panel, geometry(sheet, cell, { bar: !causes }), { numbers: numbers && cell >= 16, causes, over });
@@ -275,9 +276,17 @@ export function map_figure(sheet, cell, { numbers = false, causes = false, pick,
     paint_cursor(panel, at);
     value.textContent = causes ? cause_text(sheet, at) : text_at(sheet, at);
   });
-  return make("figure", { class: "panel" }, make("header", {}, make("h4", {}, sheet.title), value),
+  return make("figure", { class: "panel" }, make("header", {}, make("h3", {}, sheet.title), value),
     caption_of(sheet, numbers), make("div", { class: "frame" }, canvas),
     table_behind(sheet, causes ? (row, column) => cause_text(sheet, place_of(sheet, { row, column })) : undefined));
+}
+
+// Puts figures with maps into a container; returns what follows the cursor in them.
+export function maps_within(container, figures_of) {
+  const from = followers.length;
+  container.replaceChildren(...figures_of());
+  const follow = followers.splice(from);
+  return (at) => follow.forEach((each) => each(at));
 }
 
 // A map whose sheet may change: the caller repaints by paint_base() and paint_cursor(). Dragging the pointer selects
@@ -302,7 +311,8 @@ export function caption_of(sheet, numbers) {
   const words = [sheet.note, ...(sheet.tells ? words_of(sheet.tells) : [])].filter(Boolean);
   return make("figcaption", {}, words, words.length ? make("br") : "", make("span", { class: "range" }, range));
 }
-const words_of = ({ caption, equation: text, line }) => [caption, caption && text ? /\?$/.test(caption) ? " " : ": " : "", text ? equation(text) : "", line ? ` ${line}` : ""];
+const words_of = ({ caption, equation: text, line }) => [caption, caption && text ? /\?$/.test(caption) ? " " : ": " : "",
+  text ? equation(text) : "", line ? ` ${line}` : ""];
 
 // Keys move the selected cell, also into masked cells, which are worth knowing too. End goes to the row's last unmasked
 // cell: the diagonal of a causal model.

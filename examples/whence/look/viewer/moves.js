@@ -6,13 +6,14 @@ import { key_of, letters_of, part_of, place_text, word_of } from "./data.js";
 import { choose, update } from "./frame.js";
 import { source } from "./source.js";
 import { drawn, layer_of, look, redraw, selected_learner, sheet_in } from "./learners.js";
+import { cell_of } from "./map.js";
 import { map_of, paint } from "./columns.js";
-import { gradient_at, kind_at, place_in, selected } from "./selection.js";
+import { gradient_at, kind_at, place_in } from "./selection.js";
 import { pause } from "./training.js";
 
 // ---- Edits in force
 const place_of_edit = (edit) => edit.replace(/ *[*+]?= *\S+$/, "");
-export const with_edit = (edits, edit) => [...edits.filter((each) => place_of_edit(each) !== place_of_edit(edit)), edit];
+const with_edit = (edits, edit) => [...edits.filter((each) => place_of_edit(each) !== place_of_edit(edit)), edit];
 
 // Only the newest request waits: a slider sends no more than the engine answers.
 let wished = null, busy = Promise.resolve(), working = false;
@@ -57,36 +58,8 @@ async function put({ learner, edits }) {
 }
 
 const put_edit = (edit, learner = selected_learner()) => set_edits(learner, with_edit(learner.edits, edit));
-const edit_here = (value) => put_edit(`${selected().place} = ${value}`);
 
-// A slider and a field for one number, from 0 to 1 for a gate, else three to each side of the number.
-function number_input(focus, act) {
-  const put = (other) => ({ target }) => {
-    if (!target.value) return;
-    other.value = target.value;
-    act(target.value);
-  };
-  const field = make("input", { type: "number", step: "any", "data-focus": `${focus} number` });
-  const slider = make("input", { type: "range", step: 0.01, "data-focus": focus, oninput: put(field) });
-  field.addEventListener("change", put(slider));
-  const show = (place, value, unit) => {
-    const around = Math.round(value), held = [slider, field].includes(document.activeElement);
-    if (held && slider.dataset.place === place) return;
-    Object.assign(slider, { min: unit ? 0 : around - 3, max: unit ? 1 : around + 3, value });
-    slider.dataset.place = place;
-    field.value = format(value, 3);
-    for (const each of [slider, field]) each.setAttribute("aria-label", place);
-  };
-  return { inputs: [slider, field], show };
-}
-
-// ---- The panel of pairs, and of all edits in force
-const number = number_input("slider", edit_here), number_name = make("span");
-const open = button("open", "open", () => edit_here(1)), shut = button("shut", "shut", () => edit_here(0));
-const zero = button("set to 0", "zero", () => edit_here(0));
-const here = make("div", { class: "controls" }, number_name, number.inputs,
-  make("span", { class: "controls" }, open, shut, zero));
-const masked = note("The mask hides this pair: there is nothing to edit.");
+// ---- The panel of all edits in force
 const text = make("input", { "data-focus": "edit text", spellcheck: "false", autocomplete: "off",
   placeholder: "blocks.0.attention.position.table 0=3 = 0", "aria-label": "an edit in the engine's words",
   "aria-describedby": "edit-problem" });
@@ -100,25 +73,14 @@ const form = make("form", { class: "controls", onsubmit: async (event) => {
 } }, text, make("button", {}, "edit"));
 const list = make("div", { class: "in-force" }), title = make("h3");
 const outcome = make("p", { role: "status", "aria-live": "polite" });
-export const edits_panel = make("section", { class: "edits", "aria-label": "edits" }, title, here, masked, form,
+export const edits_panel = make("section", { class: "edits", "aria-label": "edits" }, title, form,
   problem, outcome, list, note("An edit changes every head and pair that it leaves out. Edits end when training " +
     "goes on."));
 
-function show_number({ sheet, place }) {
-  const unit = sheet.scale === "unit", gate = unit && sheet.name.endsWith("gates"), hidden = kind_at(sheet) === "masked";
-  number_name.textContent = sheet.name;
-  number.show(place, Number(text_of_number(sheet)), unit);
-  masked.hidden = !hidden;
-  here.hidden = hidden;
-  for (const each of [open, shut]) each.hidden = !gate;
-  zero.hidden = gate;
-}
 function text_of_number(sheet) {
-  const at = (axis, index) => clamped(index, 0, axis - 1);
-  return sheet.cells[at(sheet.rows, row_at(sheet)) * sheet.columns + at(sheet.columns, column_at(sheet))];
+  const { row, column } = cell_of(sheet, state);
+  return sheet.cells[clamped(row, 0, sheet.rows - 1) * sheet.columns + clamped(column, 0, sheet.columns - 1)];
 }
-const row_at = (sheet) => sheet.row_axis ? state[key_of(sheet.row_axis)] : 0;
-const column_at = (sheet) => state[key_of(sheet.column_axis)];
 
 const signed = (value) => value == null ? "none" : (value > 0 ? "+" : "") + format(value, 3);
 const lines_of = (learner) => learner.edits.map((edit, k) => {
@@ -135,7 +97,7 @@ export function outcome_words({ look: seen, edits }) {
     `${edits.length > 1 ? "all edits" : "the edit"}. Predicted: gradient times change, each edit alone.`;
 }
 
-// ---- The panel of vectors and parameters
+// ---- The panel of numbers: pairs, vectors and parameters
 // Equal parameters of all layers are listed once; the layer's own is edited.
 const without_block = (name) => name.replace(/^blocks\.\d+\./, "");
 function vectors_of({ run }) {
@@ -146,11 +108,13 @@ function vectors_of({ run }) {
     return { key, name, words: key.replace("attention.position.", ""), parameter: true };
   }), ...run.quantities.filter(({ axes }) => !/^\w i j$/.test(axes)).map(({ probe, name }) => ({ key: probe, name, words: name }))];
 }
-// Returns the chosen vector, else the first parameter, else q.
+// Returns the chosen vector, else the first parameter, else q; the selected pair if none was chosen.
 function vector_in(seen) {
   const all = vectors_of(seen);
+  if (!state.vector) return pair_here();
   return all.find(({ key }) => key === state.vector) ?? all.find(({ parameter, name }) => parameter || name === "q");
 }
+const pair_here = () => ({ key: "", name: state.quantity, words: `${state.quantity} of the pair` });
 
 // An edit changes all that it names; each scope names some axes: those before the last two, row, column.
 const scopes = {
@@ -176,7 +140,15 @@ const chooser = select("vector", "vector to edit", ({ target }) => update({ vect
 const slice = select("slice", "map to edit", ({ target }) => update({ c: Number(target.value) }));
 const scope = select("scope", "part to edit", redraw);
 const operator = select("sign", "kind of edit", redraw);
-const vector_number = number_input("vector slider", edit);
+// A slider and a field for one number, from 0 to 1 for a gate, else three to each side of the number.
+const put_from = (other) => ({ target }) => {
+  if (!target.value) return;
+  other.value = target.value;
+  edit(target.value);
+};
+const field = make("input", { type: "number", step: "any", "data-focus": "vector slider number" });
+const slider = make("input", { type: "range", step: 0.01, "data-focus": "vector slider", oninput: put_from(field) });
+field.addEventListener("change", put_from(slider));
 const vector_zero = button("set to 0", "vector zero", () => {
   operator.value = "=";
   edit(0, "=");
@@ -192,9 +164,9 @@ const two = make("div", { class: "two" }, maps.map(({ kind, canvas }) =>
   make("div", { class: "scroll" }, make("span", { class: "what" }, kind), canvas)));
 const vector_title = make("h3"), caption = make("p", { class: "facts" });
 const said = make("p", { class: "facts", role: "status" });
-export const weights_panel = make("section", { class: "weights", "aria-label": "edit vectors and weights" }, vector_title,
+export const weights_panel = make("section", { class: "weights", "aria-label": "edit numbers" }, vector_title,
   make("div", { class: "controls" }, chooser, slice, places.map(({ label }) => label)), caption, two, said,
-  make("div", { class: "controls" }, scope, operator), make("div", { class: "controls" }, vector_number.inputs, vector_zero));
+  make("div", { class: "controls" }, scope, operator), make("div", { class: "controls" }, slider, field, vector_zero));
 
 function offer(input, options, chosen) {
   const key = JSON.stringify(options);
@@ -207,14 +179,14 @@ function offer(input, options, chosen) {
 
 function show_choices(seen, vector, sheet) {
   const { quantity } = sheet, letters = letters_of(quantity), { shape } = part_of(quantity, layer_of(quantity));
-  offer(chooser, vectors_of(seen).map(({ key, words }) => [key, words]), vector.key);
+  offer(chooser, [pair_here(), ...vectors_of(seen)].map(({ key, words }) => [key, words]), vector.key);
   slice.hidden = letters[0] !== "c" || letters.length < 3;
   offer(slice, counted(slice.hidden ? 1 : shape[0]).map((k) => [String(k), String(k)]), String(state.c));
   const named = new Map(Object.keys(scopes).reverse().map((name) => [place_meant(seen, name), [name, name]]));
   offer(scope, [...named.values()].reverse(), scope.value);
   offer(operator, Object.entries(signs), operator.value);
   for (const { role, input, words, label } of places) {
-    const axis = sheet[`${role}_axis`], now = role === "row" ? row_at(sheet) : column_at(sheet), extent = sheet[`${role}s`];
+    const axis = sheet[`${role}_axis`], now = cell_of(sheet, state)[role], extent = sheet[`${role}s`];
     label.hidden = !axis || extent === 1;
     words.textContent = word_of(axis);
     dress(input, { max: extent - 1, "data-along": key_of(axis) });
@@ -226,17 +198,23 @@ function show_choices(seen, vector, sheet) {
 function show_vector_number({ edits, look: seen }, sheet) {
   const begin = `${place_meant(seen)} ${operator.value} `, given = edits.find((each) => each.startsWith(begin));
   const value = given?.slice(begin.length) ?? { "=": text_of_number(sheet), "+=": 0, "*=": 1 }[operator.value];
-  vector_number.show(begin, Number(value), operator.value === "=" && sheet.scale === "unit");
+  const unit = operator.value === "=" && sheet.scale === "unit", around = Math.round(value);
+  if ([slider, field].includes(document.activeElement) && slider.dataset.place === begin) return;
+  Object.assign(slider, { min: unit ? 0 : around - 3, max: unit ? 1 : around + 3, value });
+  slider.dataset.place = begin;
+  field.value = format(Number(value), 3);
+  for (const each of [slider, field]) each.setAttribute("aria-label", begin);
 }
 
 function show_vector(learner) {
   const seen = learner.look, vector = vector_in(seen), sheet = sheet_in(seen, vector.name);
   show_choices(seen, vector, sheet);
   show_vector_number(learner, sheet);
-  vector_title.textContent = `Edit vectors and weights of model ${learner.index + 1}`;
+  vector_title.textContent = `Edit numbers of model ${learner.index + 1}`;
   caption.textContent = sheet.quantity.parameter ? vector.name : sheet.quantity.caption;
   const wide = sheet.columns > 2 * sheet.rows, kind = kind_at(sheet);
   two.classList.toggle("stacked", wide);
+  two.hidden = !state.vector;  // maps of pairs are beside this panel
   const room = Math.floor(wide ? two.clientWidth : (two.clientWidth - 4) / 2);
   if (room > 0) for (const map of maps) paint(map, learner, vector.name, room, Math.max(4, 320 / sheet.rows));
   // readers who move a pair elsewhere hear only that
@@ -247,11 +225,10 @@ function show_vector(learner) {
 
 let listed = [];
 drawn.push(() => {
-  const learner = selected_learner(), at = selected();
+  const learner = selected_learner();
   weights_panel.hidden = !learner?.look;
   if (!learner?.look || !edits_panel.isConnected) return;
-  title.textContent = `Edit model ${learner.index + 1}, ${learner.options.scheme}`;
-  if (at) show_number(at);
+  title.textContent = `Edits of model ${learner.index + 1}, ${learner.options.scheme}`;
   problem.textContent = learner.edit_problem;
   const all = [learner.index, learner.edits, learner.outcomes];
   if (all.some((each, k) => each !== listed[k])) list.replaceChildren(...learner.edits.length

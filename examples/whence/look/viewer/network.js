@@ -1,9 +1,9 @@
 // Part of the view "heads": the networks that compute a bias, as maps, and one of their numbers as a sum.
-import { clamped, counted, folded, format, make, note, sum_of } from "./elements.js";
-import { followers, state } from "./state.js";
+import { counted, format, make, name_cell, note, sum_of, table_of } from "./elements.js";
+import { state } from "./state.js";
 import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of } from "./data.js";
-import { check_line, facts_table, of_selection, place_words, single_run, stage, token_name } from "./frame.js";
-import { fitting_cell, geometry, map_figure, paint_base, place_under, text_at } from "./map.js";
+import { check_line, number_cell, of_selection, place_words, single_run, stage, token_name } from "./frame.js";
+import { fitting_cell, map_figure, maps_within } from "./map.js";
 import { is_left_out, lacking_words, made_of, number_at, number_of, other_run_words } from "./worked.js";
 
 // ---- The networks
@@ -29,12 +29,6 @@ const tap_name = (network, tap) => {
 };
 
 // Taps are rows and channels columns: networks are wide, and their kernels short.
-function kernel_sheet(network, parameter, unit, title, note) {
-  const channels = parameter.shape[1], taps = taps_of(parameter), weight = decode(parameter, "value");
-  return taps_sheet(network, taps, channels, (tap, c) => weight[(unit * channels + c) * taps + tap],
-    { title, note, shared: () => extremes_of(weight) });
-}
-
 const taps_sheet = (network, taps, channels, value_of, fields) => weights_sheet(taps, channels, value_of,
   { row_axis: "u", row_labels: taps > 1 ? counted(taps).map((tap) => tap_name(network, tap)) : null, ...fields });
 const weights_sheet = (rows, columns, value_of, fields) =>
@@ -48,8 +42,10 @@ function kernels_of(network) {
   const { w1, w2 } = network, note = `${w2.path}: what each channel gives to each head`;
   const of_units = `${w1.path}: what each unit reads of the scores of all heads, then of their biases`;
   if (taps_of(w2) === 1) return whole_sheets(network, note, of_units);
-  return counted(w2.shape[0]).map((head) => kernel_sheet(network, w2, head, `W2 of head ${head}`,
-    head ? "" : `${w2.path}: what each tap of each channel gives; colours alike in all heads`));
+  const channels = w2.shape[1], taps = taps_of(w2), weight = decode(w2, "value");
+  return counted(w2.shape[0]).map((head) => taps_sheet(network, taps, channels, (tap, c) => weight[(head * channels + c) * taps + tap],
+    { title: `W2 of head ${head}`, shared: () => extremes_of(weight),
+      note: head ? "" : `${w2.path}: what each tap of each channel gives; colours alike in all heads` }));
 }
 
 // Columns are hidden units in both maps: W1, [units, channels], is transposed.
@@ -62,30 +58,10 @@ function whole_sheets({ w1, w2 }, note_of_w2, note_of_w1) {
 }
 
 export function draw_network(network) {
-  const { w1, output } = network, space = stage.clientWidth, across = space >= 900 ? 2 : 1;
-  const room = Math.floor((space - 16 * (across - 1)) / across), [units, channels] = w1.shape;
-  stage.append(make("section", {}, make("h3", {}, `The network of ${output.scheme}, layer ${state.layer}`),
+  const space = stage.clientWidth, across = space >= 900 ? 2 : 1, room = Math.floor((space - 16 * (across - 1)) / across);
+  stage.append(make("section", {}, make("h3", {}, `The network of ${network.output.scheme}, layer ${state.layer}`),
     make("div", { class: "panels", style: `--across: ${across}` },
       kernels_of(network).map((each) => map_figure(each, network_cell(each, room))))));
-  if (taps_of(w1) === 1) return;
-  const words = `W1: ${units} hidden units over ${channels} channels and ${taps_of(w1)} taps`;
-  stage.append(folded(words, () => [
-    note("Rows are taps, columns channels: the scores of all heads, then, where it reads them, their biases."),
-    make("div", { class: "units" }, counted(units).map((unit) => unit_figure(network, unit)))]));
-}
-
-// Drawn small and without a cursor; the numbers are in the titles and, all together, under Quantities.
-function unit_figure(network, unit) {
-  const each = kernel_sheet(network, network.w1, unit, `hidden unit ${unit}`, "");
-  const panel = { sheet: each, canvas: make("canvas", { role: "img", "aria-label":
-    `hidden unit ${unit}: ${Array.from(each.cells, (value) => format(value, 3)).join(" ")}` }) };
-  paint_base(panel, geometry(each, clamped(Math.floor(240 / each.columns), 3, 12), { axes: false }));
-  panel.canvas.getContext("2d").drawImage(panel.base, 0, 0);
-  panel.canvas.addEventListener("pointermove", (event) => {
-    const at = place_under(panel, event);
-    panel.canvas.title = at ? `channel ${at.c}, ${tap_name(network, at.u)}: ${text_at(each, at)}` : "";
-  });
-  return make("figure", {}, make("figcaption", {}, `unit ${unit}`), panel.canvas);
 }
 
 // ---- One cell as a sum
@@ -118,23 +94,22 @@ export function draw_sum(network) {
   const title = make("h3"), picture = make("div"), told = make("div", { class: "told" });
   stage.append(title, make("div", { class: "beside sum" }, picture, told));
   of_selection(() => {
-    const from = followers.length, sum = cell_sum(network), { name } = network.output;
+    const sum = cell_sum(network), { name } = network.output;
     title.replaceChildren(`${name} of head ${state.head} at query `, token_name(state.i), ", key ", token_name(state.j),
       ` as a sum${state.run === "difference" ? ", of this run" : ""}`);
     told.hidden = Boolean(sum.lacking);
     if (sum.lacking) return picture.replaceChildren(sum.lacking);
     const room = Math.max(300, stage.clientWidth >= 1000 ? stage.clientWidth - 400 : stage.clientWidth);
-    picture.replaceChildren(map_figure(sum.sheet, network_cell(sum.sheet, room)));
-    const follow = followers.splice(from);
     told.replaceChildren(...sum_words(sum));
-    return (at) => follow.forEach((each) => each(at));
+    return maps_within(picture, () => [map_figure(sum.sheet, network_cell(sum.sheet, room))]);
   });
 }
 
 function sum_words({ sheet, bias, total, value, difference }) {
   const equal = difference <= 1e-5;
-  return [facts_table("of this pair", "", [["b2 of this head", bias],
-    [`sum of ${sheet.cells.length} contributions`, total - bias], ["together", total],
-    ["the engine\u2019s number", value]]), check_line(equal, equal ? "They are equal" : "They differ",
+  const facts = [["b2 of this head", bias], [`sum of ${sheet.cells.length} contributions`, total - bias], ["together", total],
+    ["the engine\u2019s number", value]];
+  const lines = facts.map(([name, each]) => [name_cell(name), number_cell(each)]);
+  return [table_of(["of this pair", ""], lines), check_line(equal, equal ? "They are equal" : "They differ",
     `: ${format(difference, 2)} of the map\u2019s largest number apart (1e-5 allowed).`)];
 }

@@ -25,7 +25,7 @@ const line_of = ({ place, predicted, real, logit, probability, likeliest }) => [
 function draw_patch() {
   const { maps, before, answer, token, texts, command } = data.patches, table = make("div");
   const across = Math.max(1, Math.floor(stage.clientWidth / 300)), panels = make("div", { class: "panels", style: `--across: ${across}` });
-  stage.append(make("h3", {}, "The answer after ", token_name(token), " with numbers of another pass"),
+  stage.append(make("h2", {}, "The answer after ", token_name(token), " with numbers of another pass"),
     make("p", {}, "Right is ", answer_name(answer), "; the model says ", answer_name(before.likeliest),
       `, with ${percent(before.probability)} for the wanted one. Each cell is a pass with the numbers of one head replaced by those of `,
       make("code", {}, command), ":"),

@@ -1,20 +1,19 @@
-// View: all quantities of one layer and head next to each other, or one large; then the selected row, the distribution
-// of the values, and the same quantity in all other layers and heads.
+// View: all quantities of one layer and head next to each other, or one large; then the selected row, and the same
+// quantity in all other layers and heads.
 import { button, clamped, format, make, note } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
-  besides, data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, range_of, same_numbers, sheet_of, telling,
-  word_of
+  data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, same_numbers, sheet_of, telling, word_of
 } from "./data.js";
 import {
-  choose, controls, current_quantity, has_channels, has_heads, has_moments, moment, of_selection, place_words, stage, update
+  choose, current_quantity, has_channels, has_heads, has_moments, moment, of_selection, place_words, stage, update
 } from "./frame.js";
 import {
   caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, on_map_keys, paint_base, paint_cursor,
   table_behind, text_at, values_readout
 } from "./map.js";
 import { equation } from "./equation.js";
-import { histogram, row_list, row_strips } from "./curves.js";
+import { row_strips } from "./curves.js";
 import { draw_worked } from "./worked.js";
 
 const kinds = () => state.part === "both" ? ["value", "gradient"] : [state.part];
@@ -65,10 +64,7 @@ function sheets_of_row() {
 
 // ---- Panels
 const panel_gap = 16;
-function panels_across(count, space) {
-  const widest = state.part === "both" ? space >= 1100 ? 4 : 2 : space >= 1150 ? 3 : 2;
-  return Math.min(count, space >= 700 ? widest : 1);
-}
+const panels_across = (count, space) => Math.min(count, space < 700 ? 1 : space < 1100 ? 2 : state.part === "both" ? 4 : 3);
 
 function draw_panels() {
   stage.append(...panels_of(main_names()));
@@ -95,21 +91,19 @@ function panels_of(names) {
 }
 
 function panel_of(sheet, room, large) {
-  let cell = fitting_cell(sheet, Math.min(room, large ? 900 : 480), large ? 24 : 40);
-  if (large) cell = state.cell || Math.max(cell, state.numbers ? 30 : 0);
+  const fitting = Math.max(fitting_cell(sheet, Math.min(room, large ? 900 : 480), large ? 24 : 40), large && state.numbers ? 30 : 0);
   // browsers limit the size of a canvas
-  cell = Math.min(cell, 8192 / (devicePixelRatio || 1) / Math.max(sheet.rows, sheet.columns));
-  if (large) controls.cell.input.value = cell;
+  const cell = Math.min(fitting, 8192 / (devicePixelRatio || 1) / Math.max(sheet.rows, sheet.columns));
   const pick = (place) => sheet.name === state.quantity ? choose(place) : update({ ...place, quantity: sheet.name });
   return map_figure(sheet, cell, { numbers: large && state.numbers, pick });
 }
 
-// A single axis is a curve.
+// A single axis is a row of bars.
 function row_figure(sheet, room) {
   const value = make("output"), strips = make("div", { class: "strips", tabindex: 0, role: "application", "aria-label":
     `${sheet.title}; arrow keys move the cursor`, "data-focus": `map ${sheet.title}`, onkeydown: on_map_keys(sheet) });
   followers.push(row_strips(strips, [sheet], 0, Math.min(room, 640)), (at) => value.textContent = text_at(sheet, at));
-  return make("figure", { class: "panel" }, make("header", {}, make("h4", {}, sheet.title), value),
+  return make("figure", { class: "panel" }, make("header", {}, make("h3", {}, sheet.title), value),
     caption_of(sheet, false), strips, table_behind(sheet));
 }
 
@@ -117,19 +111,17 @@ function row_figure(sheet, room) {
 function draw_row() {
   const [first] = sheets_of_row();
   if (!first) return;
-  const title = make("h3"), strips = make("div", { class: "strips" });
-  const list = make("div", { class: "list", tabindex: 0, role: "region", "aria-label": "values of the selected row" });
-  stage.append(make("section", { "aria-label": "selected row" }, title, make("div", { class: "row" }, strips, list)));
+  const title = make("h2"), strips = make("div", { class: "strips" });
+  stage.append(make("section", { "aria-label": "selected row" }, title, strips));
   of_selection(() => {
     const sheets = sheets_of_row(), row = Math.min(cell_of(first, state).row, first.rows - 1);
     const name = is_row(first) ? [first.title] : [`${word_of(first.row_axis)} `, label_of(first.row_axis, row)];
     title.replaceChildren(...name, ` of ${place_words()}`);
-    const follow = [row_list(list, sheets, row), row_strips(strips, sheets, row)];
-    return (at) => follow.forEach((each) => each(at));
+    return row_strips(strips, sheets, row);
   });
 }
 
-// ---- Distributions and multiples
+// ---- All layers and heads
 const head_at = ({ layer, head }, quantity) => index_along("h", extent_of(quantity, layer, "h"), { head });
 const slice_words = (at, quantity) => quantity.parameter ? `slice ${at.c}`
   : `layer ${at.layer}${has_heads(quantity) ? `, head ${head_at(at, quantity)}` : ""}` +
@@ -137,21 +129,6 @@ const slice_words = (at, quantity) => quantity.parameter ? `slice ${at.c}`
 const is_here = (at, quantity) => (quantity.parameter || at.layer === state.layer) &&
   (!has_heads(quantity) || head_at(at, quantity) === head_at({ ...at, head: state.head }, quantity)) &&
   (!has_channels(quantity) || at.c === state.c);
-
-function draw_distributions() {
-  const quantity = current_quantity(), width = 230;
-  const places = places_of(quantity.name).filter(({ layer }) => quantity.parameter || layer === state.layer);
-  const section = make("section", {}, make("h3", {}, `How the values of ${quantity.name} are distributed`));
-  for (const kind of kinds()) {
-    const sheets = places.map((at) => [at, sheet_of(quantity.name, kind, at, state.run)]).filter((pair) => pair[1]);
-    if (!sheets.length) continue;
-    const range = range_of(sheets[0][1], false);
-    section.append(note(`${sheets[0][1].title}; values that are exactly 0 are counted, not drawn`),
-      make("div", { class: "histograms" }, sheets.map(([at, each]) =>
-        histogram(each, range, slice_words(at, quantity), width, is_here(at, quantity)))));
-  }
-  stage.append(section);
-}
 
 // Draws all places of one quantity small: where to look next. Layers go down, heads or channels across.
 function draw_multiples() {
@@ -163,7 +140,7 @@ function draw_multiples() {
     places.map((at) => small_map(at, quantity, kind, clamped(space, 60, 300))));
   const slices = has_channels(quantity) ? " and channels" : has_heads(quantity) ? " and heads" : "";
   const where = quantity.parameter ? "slices" : `layers${slices}`;
-  stage.append(make("section", {}, make("h3", {}, `${quantity.name} in all ${where}`), grid));
+  stage.append(make("section", {}, make("h2", {}, `${quantity.name} in all ${where}`), grid));
 }
 
 function small_map(at, quantity, kind, width) {
@@ -191,16 +168,17 @@ export const quantities_view = {
   hint: "The maps are in the order of the sum, from the scores to the pattern. A row that stands out is a query that " +
     "finds, counts or reads other keys than its neighbours do.",
   both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),
-  controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || !has_moments() ? [] : ["moment"]), "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
+  controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || !has_moments() ? [] : ["moment"]), "show", "fit",
+    ...(state.show === "one" ? ["numbers"] : [])],
   readout: (at) => values_readout(sheets_of_row(), at),
   draw() {
     stage.append(...data.schemes.filter((scheme) => scheme.equation).map(({ name, title, paper, equation: text }) =>
       make("p", { class: "scheme" }, make("b", { title: `${title}, ${paper}` }, name), ": ", equation(text))));
+    stage.append(make("h2", {}, `Quantities of ${place_words()}`));
     draw_panels();
     if (!current_quantity()) return;
     draw_worked();
     draw_row();
-    draw_distributions();
     draw_multiples();
   },
 };

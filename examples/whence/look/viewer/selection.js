@@ -1,14 +1,12 @@
-// The selected pair: its tokens, its numbers in every model, the reasons for them, and the causes of zeros.
-import { acting_row, counted, make, name_cell, right_cell, table_of, token_text } from "./elements.js";
+// The selected pair: its tokens, its numbers in every model, and the causes of zeros.
+import { acting_row, button, make, name_cell, right_cell, table_of, token_text } from "./elements.js";
 import { state } from "./state.js";
 import { part_of, place_text, words_of_place } from "./data.js";
-import { cause_bar, one_share } from "./colour.js";
+import { cause_bar } from "./colour.js";
 import { update } from "./frame.js";
 import { cause_at, text_at } from "./map.js";
-import {
-  ask_about, bench, drawn, is_current, layer_of, learners, of_pairs, redraw, selected_learner, settle_pair, sheet_in,
-  shown_quantities
-} from "./learners.js";
+import { legend } from "./why.js";
+import { drawn, layer_of, learners, of_pairs, selected_learner, settle_pair, sheet_in, shown_quantities } from "./learners.js";
 
 // ---- The selection: its sheets and, in the engine's words, its place
 const quantity_of = ({ run }, name) => run.all.get(name);
@@ -44,47 +42,24 @@ function rows_of({ look: seen, index }) {
   });
 }
 
-// ---- Why
-const why = { key: "", texts: [] };
-async function find_why() {
-  const here = selected();
-  if (!here || bench.playing || !is_current(here.learner) || !selection.isConnected) return;
-  const key = `${here.look.key} ${here.place}`;
-  if (why.key === key) return;
-  why.key = key;
-  await new Promise((resolve) => setTimeout(resolve, 200));  // holding a key down passes many cells
-  if (why.key !== key) return;
-  const questions = [here.place, `dLoss/d${here.place}`].map((what) => ({ ask: "explain", what }));
-  const texts = await ask_about(here.learner, questions)
-    .then((answers) => answers.map(({ text }) => text), (problem) => [problem.message]);
-  if (why.key !== key) return;
-  why.texts = texts;
-  redraw();
-}
-
 // ---- Why gradients are zero
 function causes_of({ look: { run }, sheet }) {
   const { probe, axes } = sheet.quantity, layer = layer_of(sheet.quantity), alike = run.shares.filter((each) =>
     each.probe === probe && each.layer === layer);
   const share = alike.find(({ head }) => head === (axes[0] === "h" ? state.head : null)) ?? alike[0];
   if (!share) return ["No shares recorded for this quantity."];
-  const shares = share.by.map((count) => count / share.entries);
-  const words = (part, k) => make("li", {}, cause_bar(run.causes, one_share(k), 16, 16), " ",
-    make("b", {}, `${(100 * shares[k]).toFixed(1)} % ${part.kind}`), `: ${part.text}`, part.change ? ` (${part.change})` : "");
-  return [cause_bar(run.causes, shares, 360, 18),
-    make("ul", {}, run.causes.map((part, k) => shares[k] > 0 ? words(part, k) : null))];
+  return [cause_bar(run.causes, share.by.map((count) => count / share.entries), 360, 18), legend(run.causes, share.by)];
 }
 
 // ---- The panel
 const heading = make("h3", {}), strip = make("p", { class: "strip" }), numbers = make("div");
 const chooser = make("select", { "data-focus": "quantity",
   onchange: ({ target }) => update({ quantity: target.value }) });
-const reasons = ["value", "gradient"].map((kind) => make("pre", { tabindex: 0, "aria-label": `why this ${kind}` }));
 const causes = make("div", { class: "causes" }), causes_title = make("h3", {});
 export const selection = make("section", { class: "selection", "aria-label": "the selected pair" }, heading, strip,
-  numbers, make("label", {}, "quantity ", chooser));
-export const reasons_panel = make("section", { class: "reasons", "aria-label": "why" },
-  make("h3", {}, "Why this number, and why its gradient"), reasons, causes_title, causes);
+  numbers, make("div", { class: "controls" }, make("label", {}, "quantity ", chooser), button("Work it out", "work out",
+    () => update({ view: "quantities", show: "one" }), { title: "this number and its gradient as sums" })));
+export const causes_panel = make("section", { "aria-label": "why gradients are zero" }, causes_title, causes);
 
 // Returns the status line's words.
 export function pair_words(at) {
@@ -101,8 +76,8 @@ drawn.push(() => {
   const here = selected();
   if (!here) return;
   const { learner, look: seen, sheet, place } = here;
-  const all = [...learners.map((each) => each.look), place, learner.index, why.texts, bench.playing, state.digits];
-  if (all.length === before.length && all.every((each, k) => each === before[k])) return void find_why();
+  const all = [...learners.map((each) => each.look), place, learner.index, state.digits];
+  if (all.length === before.length && all.every((each, k) => each === before[k])) return;
   before = all;
   heading.replaceChildren("query ", ...token(seen, state.i), " \u2192 key ", ...token(seen, state.j));
   strip.replaceChildren(...token_strip(seen));
@@ -112,9 +87,6 @@ drawn.push(() => {
   if (focus?.startsWith("row ")) numbers.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
   chooser.replaceChildren(...of_pairs(seen).map(({ name }) => make("option", { value: name }, name)));
   chooser.value = state.quantity;
-  counted(2).forEach((k) => reasons[k].textContent = bench.playing ? "Pause to see why."
-    : why.texts[k] ?? (why.texts.length ? "" : "Computing."));
   causes_title.textContent = `Where dLoss/d${sheet.name} is zero: model ${learner.index + 1}`;
   causes.replaceChildren(...causes_of(here));
-  find_why();
 });

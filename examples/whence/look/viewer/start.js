@@ -10,7 +10,6 @@ import { paths_view } from "./paths.js";
 import { text_view } from "./text.js";
 import { heads_view } from "./heads.js";
 import { graph_view } from "./graph.js";
-import { loupe_view } from "./loupe.js";
 import { to_knob } from "./knob.js";
 import { story_view } from "./story.js";
 import { edits_view } from "./edits.js";
@@ -19,7 +18,7 @@ import { patch_view } from "./patch.js";
 import { lessons_view } from "./lessons.js";
 import { offer_saving } from "./save.js";
 
-offered.push(story_view, quantities_view, text_view, heads_view, loupe_view, why_view, paths_view, edits_view, logit_view, patch_view,
+offered.push(story_view, quantities_view, text_view, heads_view, why_view, paths_view, edits_view, logit_view, patch_view,
   graph_view, lessons_view);
 
 // Starts at the strongest gradient of the first quantity of pairs, in all layers and heads; without one, at the largest value.

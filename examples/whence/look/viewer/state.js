@@ -1,9 +1,9 @@
 // The state of the page, kept in the address. i, j, d, n, c, r, k, w, u are the selected places along the axes.
 
 export const start = {
-  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", moment: 0, flows: false, show: "all", run: "this", beside: 0, fit: false,
-  numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
-  unfolded: "", walk: "", log: false, theme: "auto",
+  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", moment: 0, show: "all", run: "this", beside: 0, fit: false,
+  numbers: false, digits: false, of: "", side: "query", layers: "all",
+  unfolded: "", walk: "", theme: "auto",
   learner: 0, sample: 0, half: "value", vector: "", lesson: "",  // in a page with an engine
   answer: 0, against: 1, effect: "probability",
   i: 0, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,

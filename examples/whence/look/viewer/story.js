@@ -1,6 +1,6 @@
 // View: the story of one answer. A row that the reader drags, then what is counted, how it learns, by which way its gradient
 // comes, and why it dies. Steps show the quantities that a scheme registers, in its order.
-import { button, clamped, counted, draw, folded, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
+import { bar_cell, button, clamped, counted, folded, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
 import { data, hidden_at, measured, part_of, sheet_of, tokens, value_at } from "./data.js";
 import { equation } from "./equation.js";
@@ -9,8 +9,8 @@ import { controls, has_moments, moment, of_selection, place_words, shown, single
 import { place_of } from "./map.js";
 import { row_strips } from "./curves.js";
 import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
-import { paths_to, signed_bar, split } from "./paths.js";
-import { draw_turn, knob, to_knob } from "./knob.js";
+import { paths_table, paths_to, split } from "./paths.js";
+import { draw_turn, knob, moved_row, to_knob } from "./knob.js";
 import { has_engine } from "./engine.js";
 import { source } from "./source.js";
 
@@ -32,11 +32,11 @@ const key_words = (keys) => keys.flatMap((j, k) => [k ? ", " : "", token_name(j)
 const largest_keys = (sheet, count) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
   .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one))).slice(0, count);
 
-function row_picture(sheets) {
+function row_picture(sheets, moved) {
   const strips = make("div", { class: "strips" }), shown_sheets = sheets.filter(Boolean);
   if (!shown_sheets.length) return [strips, null];
   const width = stage.clientWidth > 1000 ? stage.clientWidth - 460 : stage.clientWidth - 8;
-  return [strips, row_strips(strips, shown_sheets, clamped(state.i, 0, shown_sheets[0].rows - 1), width)];
+  return [strips, row_strips(strips, shown_sheets, clamped(state.i, 0, shown_sheets[0].rows - 1), width, moved)];
 }
 
 // ---- Steps: a title, words and a picture, drawn again at every selection
@@ -56,7 +56,10 @@ const counts = {
       shown(value_at(last, state.i, state.j)), " to the score."] : ""];
   },
   more: () => unique([first_of_scheme(), last_of_scheme()]),
-  picture: () => row_picture(unique([attention("positions"), last_of_scheme() ?? first_of_scheme(), attention("pattern")]).map(value_sheet)),
+  picture() {
+    const rows = unique([attention("positions"), last_of_scheme() ?? first_of_scheme(), attention("pattern")]);
+    return row_picture(rows.map(value_sheet), moved_row);
+  },
 };
 
 // Gradients are shown at one step of training: where the loss fell most, unless the reader chooses another.
@@ -84,9 +87,7 @@ const ways = {
       "Shares add up to 100 %; a path that pulls against the others has a negative share."];
   },
   picture() {
-    const { parts, norm } = split(to_query(), state), reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
-    return [table_of(["path", "share", ""], parts.map(({ name, along }) => [name_cell(name),
-      right_cell(norm > 0 ? percent(along / norm) : "0 %"), make("td", {}, signed_bar(along / reach))]))];
+    return [paths_table(split(to_query(), state), false)];
   },
 };
 
@@ -130,9 +131,9 @@ const zero = {
 
 // ---- The view
 function draw_step({ title, tells, more = () => [], picture }, number) {
-  const heading = make("h3"), words = make("p"), behind_words = make("div"), drawn = make("div", { class: "picture" });
+  const heading = make("h2"), words = make("p"), behind_words = make("div"), drawn = make("div", { class: "picture" });
   stage.append(make("section", { class: "step" }, make("div", {}, heading, words, behind_words), drawn));
-  of_selection(() => {
+  return of_selection(() => {
     heading.replaceChildren(`${number}. ${title()}`);
     words.replaceChildren(...tells().flat(4));
     behind_words.replaceChildren(...behind(more()));
@@ -144,11 +145,10 @@ function draw_step({ title, tells, more = () => [], picture }, number) {
 
 // Other answers of the sequence: each is a place for the steps below, and with an engine for the row.
 function questions() {
-  const most = 16, all = asked(), first = all.slice(0, most);
-  return make("nav", { class: "questions", "aria-label": "answers of this sequence" }, "asked after ", first.map((t) =>
-    button("", `asked ${t}`, () => update({ i: t, j: Math.min(state.j, t) }), { "aria-pressed": String(t === state.i), class: `go${
-      predictions()[t].wanted[0] === predictions()[t].likeliest[0][0] ? "" : " wrong"}` })).map((each, k) => (each.append(token_name(first[k])), each)),
-  all.length > most ? ` and ${all.length - most} more` : "");
+  const most = 16, all = asked(), link = (t) => button(token_name(t), `asked ${t}`, () => update({ i: t, j: Math.min(state.j, t) }),
+    { "aria-pressed": String(t === state.i), class: is_right(predictions()[t]) ? "go" : "go wrong" });
+  return make("nav", { class: "questions", "aria-label": "answers of this sequence" }, "asked after ", all.slice(0, most).map(link),
+    all.length > most ? ` and ${all.length - most} more` : "");
 }
 
 // ---- This run and others: their errors, and their answers to the question of the story
@@ -157,16 +157,14 @@ function rivals() {
   const most = Math.max(1, ...all.flatMap(({ results }) => results.map(({ percent: each }) => each)));
   const error = ({ results }, set) => {
     const found = results.find((each) => each.set === set);
-    return make("td", { class: "n" }, found ? [draw("svg", { class: "error-bar", viewBox: "0 0 60 10", "aria-hidden": "true" },
-      draw("rect", { class: "share", x: 0, y: 0, height: 10, width: Math.max(0.5, 60 * found.percent / most) })),
-    ` ${found.percent.toFixed(2)} %`] : "\u2013");
+    return found ? [bar_cell(found.percent / most, 0), right_cell(`${found.percent.toFixed(2)} %`)] : [make("td"), right_cell("\u2013")];
   };
   const answer = ({ predictions: of }) => {
     const { likeliest: [[said, share]] } = of[t], right = is_right(of[t]);
     return make("td", { class: right ? null : "wrong" }, answer_name(said), ` (${percent(share)}), ${right ? "right" : "wrong"}`);
   };
-  return table_of(["trained alike", ...sets.map((set) => `wrong, ${set}`), ["answer after ", token_name(t)]],
-    all.map((each) => [name_cell(each.scheme), ...sets.map((set) => error(each, set)), answer(each)]), { class: "rivals" });
+  return table_of(["trained alike", ...sets.flatMap((set) => ["", `wrong, ${set}`]), ["answer after ", token_name(t)]],
+    all.map((each) => [name_cell(each.scheme), ...sets.flatMap((set) => error(each, set)), answer(each)]), { class: "rivals" });
 }
 
 // Another text or sequence: the program makes its page.
@@ -186,18 +184,21 @@ export const story_view = {
   draw() {
     const turn = make("section", { class: "turn", "aria-label": "move a number" });
     stage.append(make("p", {}, data.asks), data.rivals?.length ? rivals() : "", source.is_served ? other_input() : "", turn);
-    const show = draw_turn(turn), elsewhere = make("p", { class: "note" });
+    let after_move = () => {};
+    const show = draw_turn(turn, () => after_move()), elsewhere = make("p", { class: "note" });
     stage.append(elsewhere, questions());
     of_selection(() => {
       const away = knob() && !has_engine && ["layer", "head", "i"].some((key) => state[key] !== knob()[key]);
-      elsewhere.replaceChildren(...away ? ["The steps below show another place. ", button("back to the row above", "to knob", () => update(to_knob()))] : []);
+      const back = () => button("back to the row above", "to knob", () => update(to_knob()));
+      elsewhere.replaceChildren(...away ? ["The steps below show another place. ", back()] : []);
       show();
     });
     let number = 0;
     for (const step of [counts, learns, ways, zero]) {
       if (!step.wants()) continue;
       if (step === learns && has_moments()) stage.append(make("p", { class: "moment" }, controls.moment.label));
-      draw_step(step, ++number);
+      const redraw = draw_step(step, ++number);
+      if (step === counts) after_move = redraw;
     }
     stage.append(make("p", {}, button("Explore every number \u203a", "explore", () => update({ view: "quantities" }), { class: "go" })));
   },

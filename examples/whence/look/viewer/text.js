@@ -2,13 +2,14 @@
 import {
   clamped, counted, folded, make, norm_of, note, on_keys, right_cell, table_of, token_text
 } from "./elements.js";
-import { pointer, state } from "./state.js";
+import { followers, pointer, state } from "./state.js";
 import { data, measured, range_of, sheet_of, telling, tokens, two_sided, value_at, visible } from "./data.js";
 import { stop_of } from "./colour.js";
 import {
   choose, current_quantity, follow_pointer, number_cell, of_selection, place_words, shown, stage, token_name
 } from "./frame.js";
 import { reach_of, row_of } from "./curves.js";
+import { is_right, percent, predictions, words_at } from "./answers.js";
 
 const readable = () => measured.filter((quantity) => /\b[ij] j$|^(b )?(h )?t [dc]$/.test(quantity.axes));
 const reading_kind = () => state.part === "gradient" ? "gradient" : "value";
@@ -43,17 +44,19 @@ function shade(element, value, scale, range) {
 }
 
 function draw_text() {
-  const title = make("h3"), list = make("div");
-  const words = tokens.map((token, index) => make("span", { class: "word", role: "option", id: `word-${index}`,
+  const title = make("h2"), list = make("div"), answer = make("p", { class: "answer", role: "status" }), all = predictions();
+  const asked = (index) => !all[index] ? "" : is_right(all[index]) ? " asked" : " asked missed";
+  const words = tokens.map((token, index) => make("span", { class: `word${asked(index)}`, role: "option", id: `word-${index}`,
     "data-index": index }, make("bdi", {}, token)));
-  const text = make("div", { class: `text${state.mono ? " mono" : ""}`, role: "listbox", tabindex: 0,
+  const text = make("div", { class: "text", role: "listbox", tabindex: 0,
     "data-focus": "text", "aria-label": "the text; arrow keys move the selected token",
     onkeydown: on_keys((key) => word_beside(words, key), (index) => {
       choose({ i: clamped(index, 0, words.length - 1) });
       words[state.i].scrollIntoView({ block: "nearest" });
     }) }, words.map((word, index) => [word, line_breaks(data.tokens[index])]));
-  stage.append(title, text, note("The line in a token is as long as its number is large, at the foot if positive, at " +
-    "the head if not. \u21b5 is the end of a line, \u2423 a space. Hatched tokens are masked."),
+  stage.append(title, text, answer, note("The line in a token is as long as its number is large, at the foot if positive, at " +
+    "the head if not. Dots mark tokens with a question, a wave a wrong answer. \u21b5 is the end of a line, \u2423 a space. " +
+    "Hatched tokens are masked."),
   folded("as a table", () => list));
   follow_pointer(text, ({ target }) => {
     const word = target.closest(".word");
@@ -61,6 +64,7 @@ function draw_text() {
   }, ({ j }) => choose({ i: j }));
   of_selection(() => shade_words(title, text, words));
   of_selection(() => list.replaceChildren(...reading_table()));
+  followers.push(({ i }) => answer.replaceChildren(...all.some(Boolean) ? words_at(i) : []));
 }
 
 // A line break in a token is one here too, so that paragraphs keep their look.
@@ -88,32 +92,16 @@ function title_of(shaded) {
   return [`${shaded.sheet.title}, ${place_words()}: ${side}`, token_name(state.i)];
 }
 
-// Up and down go to the next line with a token above or below, and to the nearest there.
-function word_beside(words, key) {
-  const near = { ArrowUp: -1, ArrowDown: 1 }[key];
-  return near ? word_beyond(words, near)
-    : { ArrowLeft: state.i - 1, ArrowRight: state.i + 1, Home: 0, End: words.length - 1 }[key];
-}
-
-function word_beyond(words, step) {
-  const { offsetTop: top, offsetLeft: left } = words[state.i];
-  let best = state.i, line = null;
-  for (let index = state.i + step; words[index]; index += step) {
-    const word = words[index];
-    if (word.offsetTop === top) continue;
-    line ??= word.offsetTop;
-    if (word.offsetTop !== line) break;
-    if (best === state.i || Math.abs(word.offsetLeft - left) < Math.abs(words[best].offsetLeft - left)) best = index;
-  }
-  return best;
-}
+const word_beside = (words, key) => ({ ArrowLeft: state.i - 1, ArrowUp: state.i - 1, ArrowRight: state.i + 1, ArrowDown: state.i + 1,
+  Home: 0, End: words.length - 1 })[key];
 
 function reading_table() {
   const shaded = shading(state);
   if (!shaded) return [];
+  const all = predictions(), share = (index) => all[index] ? percent(all[index].wanted[1]) : "";
   const lines = shaded.values.map((value, index) => [right_cell(index),
-    ...[token_text(tokens[index]), wanted(index)].map((text) => make("td", {}, text)), number_cell(value)]);
-  return [table_of(["token", "text", "wanted here", shaded.sheet.title], lines)];
+    ...[token_text(tokens[index]), wanted(index)].map((text) => make("td", {}, text)), right_cell(share(index)), number_cell(value)]);
+  return [table_of(["token", "text", "wanted here", "with", shaded.sheet.title], lines)];
 }
 
 const wanted = (index) => data.targets[index] == null ? "" : token_text(visible(data.targets[index]));
@@ -122,7 +110,7 @@ export const text_view = {
   key: "text", title: "Text", group: "Explore", wants: () => readable().length > 0,
   hint: "Look for the tokens that the selected one counts or attends to: would a reader have needed them?",
   quantities: readable, opens_on: () => telling(readable().filter(({ scale }) => scale === "unit")),
-  controls: () => ["layer", "head", "quantity", "c", "part", "fit", "mono",
+  controls: () => ["layer", "head", "quantity", "c", "part", "fit",
     ...(/t [dc]$/.test(current_quantity()?.axes) ? [] : ["side"])],
   readout(at) {
     const shaded = shading(at), index = pointer.hover ? at.j : at.i;

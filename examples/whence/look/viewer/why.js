@@ -26,7 +26,7 @@ function draw_shares() {
   const named = (index) => [cause_bar(causes, one_share(index), 16, 16), " ", causes[index].kind];
   const head = ["layer", "head", "entries", "shares", ...present.map(named), "exactly 0"];
   const lines = all.map((share) => shares_line(share, causes, present));
-  stage.append(make("section", {}, make("h3", {}, `Entries of dLoss/d${state.quantity} by cause`),
+  stage.append(make("section", {}, make("h2", {}, `Entries of dLoss/d${state.quantity} by cause`),
     table_of(head, lines, { class: "shares" })));
 }
 
@@ -67,13 +67,13 @@ function cause_card(sheet) {
   const index = cause_at(sheet, state), cause = sheet.run.causes[index];
   if (!cause) return [];
   const value = make("b", {}, sheet.kind === "gradient" ? text_at({ ...sheet, hidden: null }, state) : "");
-  return [make("h4", {}, "Here, ", ...where(sheet, state), ": ", value),
+  return [make("h3", {}, "Here, ", ...where(sheet, state), ": ", value),
     make("p", {}, index ? `${cause.kind}: ${cause.text}.` : "Not zero."),
     ...(cause.change ? [make("p", {}, `What would change it: ${cause.change}.`)] : []),
     ...(cause.places.length ? [make("p", {}, "Where: ", make("code", {}, cause.places.join("; ")))] : [])];
 }
 
-function legend(causes, by) {
+export function legend(causes, by) {
   const lines = counted(causes.length).filter((index) => by[index] > 0).map((index) => make("li", {},
     cause_bar(causes, one_share(index), 28, 28), make("div", {}, ...cause_words(causes[index], by[index]))));
   return make("ul", { class: "legend", "aria-label": "causes in this map" }, lines);

@@ -137,7 +137,7 @@ function terms_table(terms, heads, focus, toward_loss) {
 function value_side(number) {
   const value = number_at(number, "value"), { name, equation: text, line } = number.quantity;
   const masked = data.causes[cause_of_number(number)]?.kind === "masked";
-  const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, masked ? "masked" : String(value)));
+  const title = make("h3", {}, `${name} = `, make("b", { class: "whole" }, masked ? "masked" : String(value)));
   const source = note(text ? ["= ", equation(text), "  "] : "", make("code", {}, line ?? ""));
   const lacking = lacking_words(number, "to", "");
   if (lacking) return [title, source, lacking];
@@ -161,8 +161,8 @@ function sum_sentence(value, terms, groups) {
 
 function gradient_side(number) {
   const gradient = number_at(number, "gradient"), { name } = number.quantity;
-  if (gradient === undefined) return [make("h4", {}, `No gradient of ${name} is recorded.`)];
-  const title = make("h4", {}, `dLoss/d${name} = `, make("b", { class: "whole" }, String(gradient)));
+  if (gradient === undefined) return [make("h3", {}, `No gradient of ${name} is recorded.`)];
+  const title = make("h3", {}, `dLoss/d${name} = `, make("b", { class: "whole" }, String(gradient)));
   const cause = gradient === 0 ? [zero_sentence(number)] : [];
   const lacking = lacking_words(number, "from", "dLoss/d");
   if (lacking) return [title, ...cause, lacking];
@@ -260,7 +260,7 @@ export function draw_worked() {
   const section = make("section", { class: "worked", tabindex: -1, "aria-label": "this number, worked out" });
   stage.append(section);
   of_selection(() => {
-    const number = selected_number(), title = make("h3", { "aria-live": "polite" }, "This number, worked out: ",
+    const number = selected_number(), title = make("h2", { "aria-live": "polite" }, "This number, worked out: ",
       long_name(number), `, layer ${number.layer}`);
     if (state.run !== "this") return section.replaceChildren(title, note(other_run_words));
     section.replaceChildren(title, crumbs(number), note("Each line leads to its number. Backspace goes back."),

@@ -1,9 +1,9 @@
-// View: the playground, models side by side; the start of a page with an engine; and the keyboard.
+// View: the playground, models side by side; the start of a page with an engine.
 import { button, counted, dress, make, note } from "./elements.js";
 import { followers, redrawn, start, state } from "./state.js";
 import { embedded_run, source, start_engine } from "./source.js";
 import { data, look_at } from "./data.js";
-import { above, add_controls, missing, offered, read_address, settle_views, stage, update, views, write_address } from "./frame.js";
+import { add_controls, missing, offered, read_address, settle_views, stage, update, views, write_address } from "./frame.js";
 import { columns, show_cursors } from "./columns.js";
 import {
   ask_about, begin, bench, dim_for, drawn, forget_pair, key_of, learners, look, look_at_all, redraw, say, selected_learner,
@@ -12,7 +12,7 @@ import {
 import { edits_panel, outcome_words, set_edits, weights_panel } from "./moves.js";
 import { lesson_of } from "./lessons.js";
 import { read_link } from "./link.js";
-import { pair_words, reasons_panel, selection } from "./selection.js";
+import { causes_panel, pair_words, selection } from "./selection.js";
 import { lessons_panel, open_lesson, told } from "./teaching.js";
 import { pause, run, step_once } from "./training.js";
 
@@ -102,11 +102,9 @@ const bench_view = {
   controls: () => ["layer", "head", "sample", "digits"],
   readout: pair_words,
   draw() {
-    above.hidden = true;
     stage.append(task, embedded_run ? "" : lessons_panel, make("div", { class: "bench" }, columns,
-      make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
-    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlines show what an edit has moved.",
-      embedded_run ? "" : " Space plays and pauses."));
+      make("aside", {}, selection, weights_panel, edits_panel, causes_panel)), schemes,
+    note("In a map a row is a query i, a column a key j; hatched pairs are masked. Outlines show what an edit has moved."));
     redrawn.push(redraw);
     followers.push(show_cursors);
     redraw();
@@ -214,14 +212,6 @@ async function know_engine() {
   data.palettes = palettes;
   schemes.replaceChildren(...all.map(({ name, title }) => make("option", { value: name }, title)));
 }
-
-const typing = "input, select, textarea, button, summary, a, dialog, tr[tabindex]";
-document.addEventListener("keydown", (event) => {
-  if (event.key !== " " || event.ctrlKey || event.altKey || event.metaKey || event.target.closest?.(typing)) return;
-  if (state.view !== bench_view.key || embedded_run) return;
-  event.preventDefault();
-  toggle();
-});
 
 source.when_dead = () => {
   pause();

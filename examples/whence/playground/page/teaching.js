@@ -47,7 +47,7 @@ async function try_edits(lesson) {
 // ---- The panel
 const buttons = make("div", { class: "lesson-list" }, lessons.map(({ key, title }, k) =>
   button(`${k + 1}. ${title}`, `lesson ${key}`, () => open_lesson(key))));
-const title = make("h3"), words = make("p", { class: "words" });
+const title = make("h2"), words = make("p", { class: "words" });
 const progress = make("progress", { "aria-label": "learning" });
 const learning = make("span"), attempt = button("", "try", () => try_edits(lesson_of(state.lesson)));
 const cancel = button("Stop here", "cancel", async () => {
