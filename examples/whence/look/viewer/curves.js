@@ -101,14 +101,14 @@ export function row_strip({ title, label, now, own, key, width, last, labels, wo
   grid(frame, y);
   mark_across(frame, marks, y);
   if (last) index_axis(frame, labels, now.length, word);
-  columns(frame, now, (j) => key !== undefined && (j === key || now[j] !== own[j]));
+  columns(frame, now, (j) => key !== undefined && (j === key || is_apart(now[j], own[j])));
   if (now !== own) levels(frame, own, now);
   const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
   const value = draw("text", { class: "now end", x: width - frame.right, y: 12 });
-  frame.add(line, svg_text("title", frame.left, 12, end_of(title, (width - frame.left - 90) / letter_width)), value);
+  frame.add(svg_text("title", frame.left, 12, end_of(title, (width - frame.left - 90) / letter_width)), value);
   frame.follow = (column) => {
     const x = Math.min(frame.x_of(column), frame.width - frame.right);
-    dress(line, { x1: x, x2: x });
+    frame.add(dress(line, { x1: x, x2: x }));
     value.textContent = shown(now[column] ?? null);
   };
   return frame;
@@ -126,6 +126,8 @@ export const end_of = (text, room) => text.length <= room ? text : "\u2026" + te
 
 // Places are separate: bars, which no line joins.
 const half_step = (frame) => Math.min(9, 0.36 * (frame.x_of(1) - frame.x_of(0)));
+// Rounding of f32 is no move.
+const is_apart = (one, other) => Math.abs(one - other) > 1e-4 * Math.max(1, Math.abs(other));
 function columns(frame, values, is_turned) {
   const half = half_step(frame);
   values.forEach((value, j) => {
