@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws look.png, the picture in the first README: the first screen of the page that the quickstart wrote.
+"""Draws look.png, the picture in the first README: the first screen of the page that the quickstart wrote, with its
+number moved until the answer is wrong.
 
     examples/whence/look/picture.py runs/quickstart/look.html
 
@@ -34,6 +35,10 @@ def main(page):
         browser = Browser("chromium", profile)
         browser.call("Emulation.setDeviceMetricsOverride", width=1160, height=780, deviceScaleFactor=1, mobile=False)
         browser.open(pathlib.Path(page).resolve(), theme="light")
+        wrong = browser.get("JSON.parse(document.getElementById('look-data').textContent).knob.stops.map(({ prediction }) => "
+                            "prediction.likeliest[0][0] !== prediction.wanted[0])")
+        browser.press("[data-focus=knob]", "Home", *["ArrowUp"] * max((k for k, each in enumerate(wrong) if each), default=0))
+        browser.get("document.activeElement.blur()")
         png = base64.b64decode(browser.call("Page.captureScreenshot", format="png")["data"])
         browser.close()
     note = b"tEXtdrawn by\0" + drawn_by().encode()
