@@ -511,7 +511,7 @@ def check_saving(browser, path, _):
     folder.mkdir()
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     for view, picture, begins in (("quantities", ".panel canvas", b"\x89PNG"), ("quantities", ".strips svg", b"<svg "),
-                                  ("graph", ".graph svg", b"<svg "), ("paths", ".bands svg", b"<svg "), ("edits", ".scatter svg", b"<svg ")):
+                                  ("graph", ".graph svg", b"<svg "), ("paths", ".bands svg", b"<svg ")):
         browser.open(path, view=view)
         before = set(folder.iterdir())
         browser.pointer(picture, 0.5, 0.5, "mouseMoved")
@@ -573,7 +573,7 @@ def pages_in(folder, whence):
     run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--length", 12, "--steps", 1,
         "--batch", 1, "--test-sequences", 1, "--quiet", "--out", folder / "shared")
     looks = {"shared keys": (folder / "shared", "--dtype", "f64"),
-             "cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10),
+             "cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64"),
              "equation5": ("cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64"), "cdape": ("cdape(kerple)", "--length", 24),
              "left": ("cope + cdape(kerple, kernel=4, pad=left)", "--length", 12), "one token": ("cdape(kerple)", "--length", 1),
              "large": ("cope", "--length", 64),
