@@ -248,7 +248,7 @@ TEST_CASE("look: the command, on a run of train") {
   train_flip_flop(run, "--steps 4");
   (void)done("look --numbers " + run);
   CHECK(has(text_of(run + "/look.html"), "look-data"));
-  CHECK(read_safetensors(run + "/look.safetensors").tensors.size() == 122);
+  CHECK(read_safetensors(run + "/look.safetensors").tensors.size() == 76);
   CHECK(has(done("look --causes --step 2 " + run).out, "position.gates"));
   std::ofstream(scratch / "text") << std::string(2000, 'a') << " \x1b[31mb \u202e";
   (void)done("train lm --data " + scratch / "text" + " --out " + scratch / "lm" +
