@@ -15,13 +15,14 @@ namespace whence::look {
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
 // Throws InputError with a length that fits if a page with `others` more runs would have more. Sizes are from a planned pass.
 void require_small_page(const Subject& subject, std::size_t others);
+
 struct PageRequest {
   SubjectOptions subject;
-  std::string out;               // file of the page; empty: in the run's folder, or in the current one
-  std::string beside;            // other runs on the same tokens, commas between them
+  std::string out = {};          // file of the page; empty: in the run's folder, or in the current one
+  std::string beside = {};       // other runs on the same tokens, commas between them
   std::int64_t checkpoints = 0;  // number of the run's checkpoints to show
   bool numbers = false;          // write all numbers as safetensors too
-  std::string from;  // source of the map of patches (PatchSource::named); empty: another sequence of the task
+  std::string from = {};         // source of patches (PatchSource::named); empty: another sequence of the task
 };
 
 // Returns --out, or RUN/ENDING, or for a scheme ENDING in the current folder.

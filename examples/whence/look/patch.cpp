@@ -56,7 +56,7 @@ std::string ranges_text(const NamedPlace& place) {
   return text;
 }
 
-Change change_of(const Inspection& inspection, const Forward& source, const Patch& patch) {
+Change patch_change(const Inspection& inspection, const Forward& source, const Patch& patch) {
   const index_t layers = inspection.subject().model->options().layers;
   if (patch.into.empty())
     throw InputError(patch_option, ": nothing given; a place required, as in \"output layer=0 head=2\"");
@@ -122,7 +122,7 @@ Subject PatchSource::of(SubjectOptions options) const {
 
 std::vector<Change> changes_of(const Inspection& inspection, const Forward& source, const std::string& patches) {
   std::vector<Change> all;
-  for (const std::string& patch : parts_of(patches)) all.push_back(change_of(inspection, source, patch_of(patch)));
+  for (const std::string& patch : parts_of(patches)) all.push_back(patch_change(inspection, source, patch_of(patch)));
   return all;
 }
 
