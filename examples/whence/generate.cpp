@@ -29,7 +29,7 @@ struct Options {
   std::vector<std::string> runs;
   std::string prompt = "\n", executor;
   GenerationOptions generation;
-  bool greedy = false, quiet = false;
+  bool quiet = false;
   MachineOptions machine;
 };
 
@@ -38,7 +38,9 @@ void declare_options(CommandLine& line, Options& options) {
   line.names("RUN", &options.runs, "folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors");
   line.heading("Model")
       .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"})
-      .elsewhere("accept-damaged", "restore the file from a copy");
+      .elsewhere("accept-damaged", "restore the file from a copy")
+      .elsewhere("greedy", "--temperature 0 takes the most probable token")
+      .elsewhere("threads", "the environment variable OMP_NUM_THREADS sets them");
   line.heading("Text")
       .text("prompt", &options.prompt,
           {"beginning of the text; a line end if not given; token numbers for a run of a token file"})
@@ -49,14 +51,14 @@ void declare_options(CommandLine& line, Options& options) {
               "tokens"});
   line.heading("Drawing")
       .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000},
-          {"below 1: safer, above: wilder; 0: greedy"})
+          {"below 1: safer, above: wilder; 0: always the most probable token"})
       .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000},
           {"only this many of the most probable tokens; 0: all"})
       .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
           {"only the fewest most probable tokens that reach this probability"})
-      .flag("greedy", &options.greedy, {"always the most probable token"})
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
-  declare(line, options.machine);
+  declare_device(line.heading("Machine"), &options.machine.device);
+  declare_precision(line, &options.machine.precision);
   line.flag("quiet", &options.quiet, {"print only the text, and notes on unread parts of the prompt"});
   line.example("whence generate runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
@@ -73,8 +75,6 @@ index_t own_context(const TransformerOptions& model) {
 void check(const CommandLine& line, const Options& options) {
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
-  for (const char* name : {"temperature", "top-k", "top-p", "seed"})
-    line.refuse_unless(name, !options.greedy, "beside --greedy, which draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"})
     line.refuse_unless(name, options.generation.sampling.temperature > 0, "a temperature above 0");
 }
@@ -114,7 +114,6 @@ int run(CommandLine& line) {
   declare_options(line, options);
   if (line.shows_page()) return 0;
   check(line, options);
-  if (options.greedy) options.generation.sampling.temperature = 0;
   Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 

@@ -1,5 +1,6 @@
 // look: whence did this gradient come? Shows one pass of a trained model: every named number, its gradient, the paths
 // by which the gradient came, and why it is zero where it is.
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -7,16 +8,12 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/attribution.h"
-#include "examples/whence/look/explained.h"
+#include "examples/whence/look/page.h"
 #include "examples/whence/look/patch.h"
-#include "examples/whence/look/subject.h"
+#include "examples/whence/look/place.h"
 #include "examples/whence/look/tables.h"
-#include "examples/whence/look/write_page.h"
-#include "examples/whence/playground/write_page.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
-#include "nn/io/files.h"
-#include "tensor/cpu/threads.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -25,19 +22,20 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::PageRequest page;
-  std::string explain, edit, dtype = "f32";
-  bool causes = false, paths = false, playground = false, serve = false, attribution = false, lens = false;
-  std::string patch, task_sample = "0";
-  int threads = whence::threads();
+  std::string explain, edit, patch, task_sample = "0", dtype = "f32";
+  bool causes = false, paths = false, serve = false, attribution = false, lens = false;
+
+  [[nodiscard]] bool of_gradients() const { return causes || paths || !explain.empty() || !edit.empty(); }
+  [[nodiscard]] bool of_logits() const { return attribution || lens; }
+  [[nodiscard]] bool prints() const { return of_gradients() || of_logits() || !patch.empty(); }
 };
 
 using Count = Range<std::int64_t>;
 
 void declare_subject(CommandLine& line, Options& options) {
   look::SubjectOptions& subject = options.page.subject;
-  line.names("RUN", &options.runs,
-      "folder that `whence train` wrote; a folder of such folders, such as lab.py's, is listed; or a scheme: a model "
-      "of it is drawn at random");
+  line.names(
+      "RUN", &options.runs, "a run's folder (a folder of runs is listed), or a scheme such as cope: random weights");
   line.heading("Input")
       .text("text", &subject.text,
           {.help = "file that a language model reads", .initial = "the text that was set aside for validation"})
@@ -56,56 +54,49 @@ void declare_subject(CommandLine& line, Options& options) {
       .text("given", &subject.given,
           {"for a scheme: a safetensors file with q, k and v, each [heads, tokens, dims] (k and v may have fewer "
            "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
-      .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"seed of the numbers drawn for a scheme"})
-      .flag("bidirectional", &subject.bidirectional, {"for a scheme: every query sees every key"});
-  line.elsewhere("accept-damaged", "restore the file from a copy");
-  line.choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
+      .choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
+  for (const char* gone : {"token", "answer"})
+    line.elsewhere(gone, "attribution(token=, answer=), lens and patch of a run in Python choose them");
+  line.elsewhere("accept-damaged", "restore the file from a copy")
+      .elsewhere("at", "--length cuts a text that is too long for a page")
+      .elsewhere("seed", "a scheme's numbers are drawn by seed 0")
+      .elsewhere("bidirectional", "whence probe --bidirectional computes every intermediate and gradient")
+      .elsewhere("threads", "the environment variable OMP_NUM_THREADS sets them")
+      .elsewhere("edits", "the page silences every head, and --edit tries one edit")
+      .elsewhere("from-sample", "--from 7 takes the numbers of test sequence 7")
+      .elsewhere("from-prompt", "--from TEXT takes the numbers of another prompt")
+      .elsewhere("playground", "whence playground RUN writes that page");
 }
 
 void declare_output(CommandLine& line, Options& options) {
   line.heading("Output")
       .text("out", &options.page.out, {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
-      .flag("playground", &options.playground,
-          {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
-           "whatever "
-           "is edited"})
       .flag("serve", &options.serve,
           {"no file: serve the page to a browser of this machine, with the engine behind it, so that every number of a "
            "row can be dragged and another text typed; Ctrl-C ends it"})
-      .elsewhere("at", "--length cuts a text that is too long for a page")
-      .flag("numbers", &options.page.numbers, {"also write all numbers as safetensors, causes and paths as CSV"})
+      .flag("numbers", &options.page.numbers, {"also write all numbers and gradients as safetensors"})
       .flag("causes", &options.causes,
           {"print how much of each gradient is zero, and why, without what the mask hides; no page"})
       .flag("paths", &options.paths, {"print by which paths the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
-          {"change numbers in the middle of the pass, e.g. \"gates layer=0 head=1 = 0\"; several "
-           "of one pass with ';' between them; prints what the gradient predicts and what the loss does; for a "
-           "gradient in the "
-           "backward pass, \"dLoss/dgates layer=0 head=1 *= 0\", prints the parameters' gradients; no page"})
+          {"change numbers in the middle of the pass, e.g. \"gates layer=0 head=1 = 0\"; several of one pass with ';' "
+           "between them; prints what the gradient predicts and what the loss does; of a gradient in the backward "
+           "pass, \"dLoss/dgates layer=0 head=1 *= 0\", prints the parameters' gradients; no page"})
       .flag("attribution", &options.attribution,
-          {"print where the logit of an answer came from: what the embedding, each head, each MLP and each bias adds "
-           "to it, "
-           "later norms kept fixed at this pass; no page"})
+          {"print where the logit of the last answer came from: what the embedding, each head, each MLP and each bias "
+           "adds to it, later norms kept fixed at this pass; no page"})
       .flag("lens", &options.lens,
           {"print what the model would answer after each layer: the last norm and the output applied there; no page"})
       .text("patch", &options.patch,
-          {"replace numbers of this pass by another's, e.g. \"output layer=0 head=2\", and print the new loss and "
+          {"copy numbers of another pass into this one, e.g. \"output layer=0 head=2\", and print the new loss and "
            "answer; without a layer, in each layer and head by itself; \"v layer=0 j=9 = j=5\" takes them from another "
            "place; several with ';' between them; all else that is printed is of the patched pass; no page"})
-      .integer("from-sample", &options.page.patched_from.sample, Range<std::int64_t>{-1, 1000000000},
-          {.help = "for --patch and the page's map of patches: the task's test sequence that the numbers come from",
-              .initial = "this one"})
-      .text("from-prompt", &options.page.patched_from.prompt, {"likewise: the text that the language model reads"})
-      .text("from", &options.page.patched_from.run,
-          {.help = "likewise: the run that the numbers come from", .initial = "RUN"})
-      .integer("token", &options.page.token, Range<std::int64_t>{-1, 1 << 20},
-          {.help = "for --attribution, --lens and patches: position of the answer", .initial = "the last answer's"})
-      .text("answer", &options.page.answer, {.help = "likewise: the answer", .initial = "the wanted one"})
-      .integer("edits", &options.page.edits, Count{0, 10000},
-          {"number of the strongest edits of heads and taps on the page"})
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"CPU threads"});
+      .text("from", &options.page.from,
+          {.help = "source for --patch and the page's map of patches: the number of a test sequence, another prompt, "
+                   "or another run's folder",
+              .initial = "on the page the next sequence with another answer"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
   line.example("whence look runs/flip_flop --serve", "the page with the engine behind it: drag any gate");
   line.example("whence look \"dape(kerple)\" --paths", "by which paths gradients come through a scheme");
@@ -114,52 +105,41 @@ void declare_output(CommandLine& line, Options& options) {
       "one number, term by term");
   line.example("whence look runs/flip_flop --attribution --lens",
       "which heads gave the last answer, and after which layer it was there");
-  line.example("whence look runs/flip_flop --patch output --from-sample 7",
+  line.example("whence look runs/flip_flop --patch output --from 7",
       "which head decides the answer: each one's output is replaced by another sequence's");
 }
 
 void print_edits(const look::Inspection& inspection, const std::string& text) {
   if (look::is_of_gradient(text)) {
-    std::cout << look::gradients_table(text, look::gradients_with(inspection, text)).text();
+    Table table({to_text(text, ": the gradient of"), "its norm", "with the edit"});
+    for (const look::GradientOutcome& each : look::gradients_with(inspection, text))
+      table.row({each.parameter, digits(each.before), digits(each.after)});
+    std::cout << table.text();
     return;
   }
-  const std::vector<look::EditOutcome> outcomes{look::outcome_of(inspection, text)};
-  std::cout << look::edits_table(outcomes).text();
-  if (look::far_from_straight(outcomes))
+  const auto [edit, predicted, real] = look::outcome_of(inspection, text);
+  std::cout << Table({"edit", "predicted change of the loss", "real change"})
+                   .row({edit, predicted ? digits(*predicted) : "-", digits(real)})
+                   .text();
+  if (predicted && std::abs(real) > 100 * std::abs(*predicted))
     std::cout << "A gradient tells the change of a small step. This is a large one, from where the loss is flat.\n";
 }
 
 // Refuses options that would have no effect: some are for a page, some for a run or a scheme.
-void refuse_idle_options(
-    const CommandLine& line, const look::PageRequest& page, bool prints, bool playground, bool serves) {
-  const bool drawn = !look::is_folder(page.subject.run);
+void refuse_idle_options(const CommandLine& line, const Options& options) {
+  const look::SubjectOptions& subject = options.page.subject;
+  const bool drawn = !look::is_folder(subject.run), page = !options.prints();
   const struct {
     std::vector<const char*> names;
     bool has_effect;
     const char* required;
-  } rules[] = {{{"causes", "paths", "explain", "edit", "attribution", "lens", "patch"}, !playground,
-                   "a pass that is shown whole; the playground answers by itself"},
-      {{"out"}, !prints && !serves, "a page"}, {{"serve"}, !prints && !playground, "a page"},
-      {{"numbers"}, !serves, "files"},
-      {{"numbers", "edits", "beside", "checkpoints"}, !prints && !playground, "a page"},
-      {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
+  } rules[] = {{{"out"}, page && !options.serve, "a page"}, {{"serve", "beside", "checkpoints"}, page, "a page"},
+      {{"numbers"}, page && !options.serve, "a page in a file"}, {{"given"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints"}, !drawn, "the folder of a run"},
-      {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
-      {{"from-sample", "from-prompt"}, !drawn, "the folder of a run"},
-      {{"from-sample", "from-prompt", "from"}, line.given("patch") || (!prints && !playground), "--patch, or a page"},
-      {{"token", "answer"},
-          line.given("patch") || line.given("attribution") || line.given("lens") || (!prints && !playground),
-          "--attribution, --lens, --patch, or a page"}};
+      {{"length"}, subject.given.empty(), "tokens; the file of --given says what is looked at"},
+      {{"from"}, line.given("patch") || page, "--patch, or a page"}};
   for (const auto& rule : rules)
     for (const char* name : rule.names) line.refuse_unless(name, rule.has_effect, rule.required);
-}
-
-void write_playground(const look::PageRequest& page) {
-  const std::string file = file_to_write(page, "playground.html").string();
-  ensure_output_file(file);
-  std::cerr << look::require_memory(look::subject_of(page.subject)) << '\n';
-  write_file(file, playground::page_with("", &page.subject));
-  std::cout << "written: " << one_line(file) << '\n';
 }
 
 // Prints `head`, then what the inspection says of gradients. If --explain names a place that does not exist, it prints nothing.
@@ -167,12 +147,12 @@ void print_gradients(const look::Inspection& inspection, const Options& options,
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
   std::cout << head << terminal_text(explained);
   if (!options.edit.empty()) print_edits(inspection, options.edit);
-  if (options.causes) std::cout << look::causes_in_short(inspection).text();
+  if (options.causes) std::cout << look::causes_of(inspection, true).text();
   if (options.paths) std::cout << look::paths_table(inspection).text();
 }
 
 void print_logits(const look::Forward& forward, const Options& options) {
-  const look::Asked asked = look::asked_of(forward, options.page.token, options.page.answer);
+  const look::Asked asked = look::asked_of(forward);
   if (options.attribution)
     std::cout << look::attribution_words(forward, asked)
               << look::attribution_table(look::attribution_of(forward, asked)).text();
@@ -180,13 +160,14 @@ void print_logits(const look::Forward& forward, const Options& options) {
     std::cout << look::lens_words(forward, asked) << look::lens_table(look::lens_answers(forward, asked)).text();
 }
 
-void print_patch(const look::Subject& subject, const Options& options, bool of_gradients, bool of_logits) {
-  const look::Subject other = options.page.patched_from.of(options.page.subject);
+void print_patch(const look::Subject& subject, const Options& options) {
+  const look::SubjectOptions& asked = options.page.subject;
+  const look::Subject other = look::PatchSource::named(options.page.from, asked).of(asked);
   const look::Inspection inspection(subject, false);
   const look::Forward source(other);
-  const look::Patching patching(inspection, source, options.page.token, options.page.answer);
+  const look::Patching patching(inspection, source);
   const bool map = look::is_map(options.patch);
-  if (map && (of_gradients || of_logits))
+  if (map && (options.of_gradients() || options.of_logits()))
     throw InputError("--patch: ", in_quotes(options.patch),
         " given, which is many passes; one required, with its layer, whose gradients, attribution or lens is printed");
   const auto outcomes =
@@ -195,26 +176,24 @@ void print_patch(const look::Subject& subject, const Options& options, bool of_g
       look::patch_table(patching.before(), outcomes).text());
   const look::Prepare patched = look::with(
       inspection.prepare(), map ? std::vector<look::Change>() : look::changes_of(inspection, source, options.patch));
-  if (of_gradients)
+  if (options.of_gradients())
     print_gradients(look::Inspection(subject, true, patched), options, head);
   else
     std::cout << head;
-  if (of_logits) print_logits(look::Forward(subject, patched), options);
+  if (options.of_logits()) print_logits(look::Forward(subject, patched), options);
 }
 
 void print(const look::Subject& subject, const Options& options) {
-  const bool of_gradients = options.causes || options.paths || !options.explain.empty() || !options.edit.empty();
-  const bool of_logits = options.attribution || options.lens, patches = !options.patch.empty();
-  if (of_gradients || patches) std::cerr << look::require_memory(subject) << '\n';
-  if (patches) return print_patch(subject, options, of_gradients, of_logits);
+  if (options.of_gradients() || !options.patch.empty()) std::cerr << look::require_memory(subject) << '\n';
+  if (!options.patch.empty()) return print_patch(subject, options);
   const auto title = [&](double loss) { return look::title_line(subject, loss) + '\n'; };
-  if (of_gradients) {
+  if (options.of_gradients()) {
     const look::Inspection inspection(subject);
     print_gradients(inspection, options, title(inspection.loss()));
   }
-  if (!of_logits) return;
+  if (!options.of_logits()) return;
   const look::Forward forward(subject);
-  if (!of_gradients) std::cout << title(forward.loss);
+  if (!options.of_gradients()) std::cout << title(forward.loss);
   print_logits(forward, options);
 }
 
@@ -252,19 +231,14 @@ int run(CommandLine& line) {
   if (line.words().size() == 1 && lists_runs(options.runs[0])) return 0;
   page.subject.run = options.runs[0];
   page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty() ||
-                      options.attribution || options.lens || !options.patch.empty();
-  refuse_idle_options(line, page, prints, options.playground, options.serve);
+  refuse_idle_options(line, options);
   take_sample(options.task_sample, page.subject);
-  set_threads(options.threads);
   if (options.serve && !look::serve)
     throw InputError(
         "--serve: this program was built without cpp-httplib; apt-get install libcpp-httplib-dev, and build it again");
   if (options.serve)
     look::serve(page);
-  else if (options.playground)
-    write_playground(page);
-  else if (const look::Subject subject = look::subject_of(page.subject); prints)
+  else if (const look::Subject subject = look::subject_of(page.subject); options.prints())
     print(subject, options);
   else
     look::write_page(subject, page);

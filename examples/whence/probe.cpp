@@ -2,7 +2,9 @@
 // every gradient comes out.
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <optional>
+#include <ranges>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
@@ -19,14 +21,13 @@ namespace {
 
 struct Options {
   std::string scheme, in, out, executor = "auto", dtype, describe, device = "auto";
+  std::string sizes = "heads=4 head-dim=16 length=16 batch=1";
   bool bidirectional = false;
   double scale = 1;
   std::uint64_t init = 0;
-  std::int64_t rows = 0, heads = 4, kv_heads = 0, head_dim = 16, length = 16, batch = 1;
 };
 
 void declare_options(CommandLine& line, Options& options) {
-  using Count = Range<std::int64_t>;
   line.heading("Pass")
       .text("scheme", &options.scheme,
           {.help = "positional scheme, e.g. \"dape(kerple, width=8)\"", .known = scheme_names()})
@@ -38,7 +39,6 @@ void declare_options(CommandLine& line, Options& options) {
       .elsewhere("against", "whence compare OUT YOURS tells which tensor differs first");
   line.heading("Method")
       .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
-      .integer("rows", &options.rows, Count{1, 1 << 20}, {"rows per block of strips; by size if not given"})
       .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"},
           {"cast all numbers to this dtype; else as in the file"})
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
@@ -50,12 +50,10 @@ void declare_options(CommandLine& line, Options& options) {
       .text("describe", &options.describe,
           {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
               .known = scheme_names()})
-      .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
-      .integer(
-          "kv-heads", &options.kv_heads, Count{0, 1024}, {"heads of keys and values, for --describe; 0: as --heads"})
-      .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
-      .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})
-      .integer("batch", &options.batch, Count{1, 1 << 20}, {"for --describe", "sequences"});
+      .text("sizes", &options.sizes, {"for --describe: of q, and of k and v if they have fewer heads"})
+      .elsewhere("rows", "blocks of strips are sized by themselves");
+  for (const char* gone : {"heads", "kv-heads", "head-dim", "length", "batch"})
+    line.elsewhere(gone, "--sizes \"heads=4 kv-heads=2 head-dim=16 length=16 batch=1\"");
   line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
       "one pass, and backward if the file has a cotangent");
@@ -65,15 +63,12 @@ void declare_options(CommandLine& line, Options& options) {
 
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool describes = line.given("describe");
-  for (const char* name : {"heads", "kv-heads", "head-dim", "length", "batch"})
-    line.refuse_unless(name, describes, "--describe");
-  for (const char* name :
-      {"scheme", "in", "out", "executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
+  line.refuse_unless("sizes", describes, "--describe");
+  for (const char* name : {"scheme", "in", "out", "executor", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "beside --describe, which only prints");
   if (describes) return;
   for (const char* name : {"scheme", "in", "out"})
     if (!line.given(name)) throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
-  line.refuse_unless("rows", options.executor == "strips", "--executor strips");
   std::error_code not_there;
   if (std::filesystem::equivalent(options.in, options.out, not_there))
     line.refuse(
@@ -136,8 +131,7 @@ int run_file(const CommandLine& line, const Options& options) {
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
-  AttendPlan plan = input.plan(options.executor);
-  if (line.given("rows")) plan = {Executor::strips, options.rows};
+  const AttendPlan plan = input.plan(options.executor);
   ProbeInput planned = read_input(line, options);  // planning reads the same file and runs the same pass
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, plan, options); });
@@ -151,23 +145,35 @@ int run_file(const CommandLine& line, const Options& options) {
   return 0;
 }
 
+void describe(const Options& options) {
+  std::map<std::string, std::int64_t> sizes{
+      {"heads", 4}, {"kv-heads", 0}, {"head-dim", 16}, {"length", 16}, {"batch", 1}};
+  for (const Word& word : words_of(options.sizes)) {
+    const auto size = sizes.find(word.name);
+    if (size == sizes.end())
+      throw InputError("--sizes: '", word.name.empty() ? word.value : word.name, "' given; ",
+          joined(std::views::keys(sizes)), " required, as in heads=4");
+    size->second = word.whole("--sizes", word.name == "kv-heads" ? 0 : 1, 1 << 20);
+  }
+  const PlannedModules planned;  // a planned model takes no memory
+  const BareAttention scheme(options.describe, {.dim = sizes["heads"] * sizes["head-dim"],
+                                                   .heads = sizes["heads"],
+                                                   .length = sizes["length"],
+                                                   .kv_heads = sizes["kv-heads"]});
+  try {
+    std::cout << describe_scheme(scheme, sizes["batch"]);
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+    throw InputError("--describe: ", error.what());  // for instance, rows for fewer positions than the length
+  }
+}
+
 int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
-  const SchemeSizes sizes{.dim = options.heads * options.head_dim,
-      .heads = options.heads,
-      .length = options.length,
-      .kv_heads = options.kv_heads};
-  const PlannedModules planned;  // a planned model takes no memory
-  const BareAttention scheme(options.describe, sizes);
-  try {
-    std::cout << describe_scheme(scheme, options.batch);
-  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
-    throw InputError("--describe: ", error.what());  // for instance, rows for fewer positions than --length
-  }
+  describe(options);
   return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/look/write_page.h"
+#include "examples/whence/look/page.h"
 #include "examples/whence/playground/session.h"
 #include "tensor/error.h"
 

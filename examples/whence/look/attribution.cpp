@@ -8,6 +8,7 @@
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/look/page_data.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -15,18 +16,6 @@ namespace whence::look {
 namespace {
 
 double dot_of_rows(const double* a, const double* b, index_t count) { return std::inner_product(a, a + count, b, 0.0); }
-
-// Mean of a row and 1 / its standard deviation, as the norm computes them.
-struct RowSize {
-  double mean, inverse;
-};
-RowSize size_of_row(const double* row, index_t count, const Norm& norm) {
-  const double n = static_cast<double>(count);
-  const double mean = norm.bias().defined() ? std::accumulate(row, row + count, 0.0) / n : 0;
-  double squares = 0;
-  for (index_t c = 0; c < count; ++c) squares += (row[c] - mean) * (row[c] - mean);
-  return {mean, 1 / std::sqrt(squares / n + norm.epsilon())};
-}
 
 std::vector<double> sum_of(std::vector<double> sum, const std::vector<double>& more) {
   std::ranges::transform(sum, more, sum.begin(), std::plus{});
@@ -52,13 +41,26 @@ index_t likeliest(const std::vector<double>& logits, index_t except = -1) {
   return best;
 }
 
+// Returns the chosen answer, and the four likeliest others.
+std::vector<index_t> shown_answers(const Tensor& logits, const Asked& asked) {
+  const std::vector<double> all = logits_at(logits, asked.token);
+  std::vector<index_t> order(all.size());
+  std::iota(order.begin(), order.end(), index_t{0});
+  std::ranges::stable_sort(
+      order, std::ranges::greater{}, [&](index_t answer) { return all[static_cast<std::size_t>(answer)]; });
+  std::erase(order, asked.answer);
+  order.insert(order.begin(), asked.answer);
+  order.resize(std::min<std::size_t>(order.size(), 5));
+  return order;
+}
+
 index_t answer_named(const Subject& subject, const std::string& text) {
   const auto found = std::ranges::find(subject.outputs, text);
   if (found == subject.outputs.end()) {
     std::string known;
     for (std::size_t k = 0; k < std::min<std::size_t>(subject.outputs.size(), 8); ++k)
       known += to_text(k ? ", " : "", in_quotes(subject.outputs[k]));
-    throw InputError("--answer: ", in_quotes(text), " given; one of ", subject.outputs.size(),
+    throw InputError("answer: ", in_quotes(text), " given; one of ", subject.outputs.size(),
         " answers required: ", known, subject.outputs.size() > 8 ? ", ..." : "");
   }
   return found - subject.outputs.begin();
@@ -80,7 +82,7 @@ Forward::Forward(const Subject& looked_at, const Prepare& prepare) : subject(loo
 Asked asked_of(const Forward& forward, index_t token, const std::string& answer) {
   const Subject& subject = forward.subject;
   const index_t count = std::ssize(subject.answers);
-  if (token >= count) throw InputError("--token: ", token, " given; 0 to ", count - 1, " required");
+  if (token >= count) throw InputError("token: ", token, " given; 0 to ", count - 1, " required");
   if (token < 0) {
     token = count - 1;
     for (index_t t = 0; t < count; ++t)
@@ -186,11 +188,14 @@ Attribution::Numbers Attribution::add_norm(
   Numbers normed;
   for (std::size_t k = 0; k < tokens_.size(); ++k) {
     const double* row = &of[k * static_cast<std::size_t>(dim_)];
-    const RowSize size = size_of_row(row, dim_, norm);
-    fixed.inverse.push_back(size.inverse);
+    const double n = static_cast<double>(dim_),
+                 mean = fixed.bias.empty() ? 0 : std::accumulate(row, row + dim_, 0.0) / n;
+    double squares = 0;
+    for (index_t c = 0; c < dim_; ++c) squares += (row[c] - mean) * (row[c] - mean);
+    fixed.inverse.push_back(1 / std::sqrt(squares / n + norm.epsilon()));
     for (std::size_t c = 0; c < fixed.weight.size(); ++c)
       normed.push_back(
-          (row[c] - size.mean) * size.inverse * fixed.weight[c] + (fixed.bias.empty() ? 0 : fixed.bias[c]));
+          (row[c] - mean) * fixed.inverse.back() * fixed.weight[c] + (fixed.bias.empty() ? 0 : fixed.bias[c]));
   }
   if (!fixed.bias.empty()) parts_.push_back({layer, name});
   const std::size_t part = fixed.bias.empty() ? no_part : parts_.size() - 1;
@@ -237,6 +242,48 @@ std::vector<LensLayer> lens_of(const Forward& forward) {
     if (quantity.path == "embedded" || quantity.name == "residual")
       layers.push_back({quantity.layer, forward.subject.model->logits_of(quantity.value)});
   return layers;
+}
+
+// ---- As the page's data
+
+Json logits_json(const Inspection& inspection, PageNumbers& numbers) {
+  const Subject& subject = inspection.subject();
+  std::vector<index_t> asked;
+  for (index_t t = 0; t < std::ssize(subject.answers); ++t)
+    if (subject.answers[static_cast<std::size_t>(t)]) asked.push_back(t);
+  if (subject.given || asked.empty()) return {};
+  const Forward forward(subject, inspection.prepare());
+  const Attribution found(forward, asked);
+  const std::vector<LensLayer> lens = lens_of(forward);
+  const auto layer_json = [](index_t layer) { return layer < 0 ? Json() : Json(layer); };
+  const auto array = [&](const std::vector<double>& each) {
+    return numbers.add(Tensor::of(each, {std::ssize(each)}, subject.dtype()));
+  };
+  Json::List all_parts, stages, tokens;
+  for (const LogitPart& part : found.parts())
+    all_parts.push_back({{"layer", layer_json(part.layer)}, {"name", part.name}});
+  for (const LensLayer& layer : lens) stages.push_back(layer_json(layer.layer));
+  for (const index_t token : asked) {
+    const std::vector<index_t> answers = shown_answers(forward.logits, asked_of(forward, token));
+    std::vector<double> parts, logits, shares;
+    Json::List texts, likeliest;
+    for (const index_t answer : answers) {
+      texts.push_back(subject.outputs[static_cast<std::size_t>(answer)]);
+      std::ranges::copy(found.of({token, answer}), std::back_inserter(parts));
+    }
+    for (const LensLayer& layer : lens) {
+      const std::vector<double> all = probabilities_at(layer.logits, token);
+      for (const index_t answer : answers) {
+        logits.push_back(layer.logits.at({0, token, answer}));
+        shares.push_back(all[static_cast<std::size_t>(answer)]);
+      }
+      const auto best = std::ranges::max_element(all);
+      likeliest.push_back(Json::List{subject.outputs[static_cast<std::size_t>(best - all.begin())], *best});
+    }
+    tokens.push_back({{"token", token}, {"answers", texts}, {"bits", subject.dtype() == DType::f64 ? 64 : 32},
+        {"parts", array(parts)}, {"logits", array(logits)}, {"shares", array(shares)}, {"likeliest", likeliest}});
+  }
+  return {{"parts", all_parts}, {"stages", stages}, {"tokens", tokens}};
 }
 
 // ---- As tables

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/report/table.h"
 
 namespace whence::look {
+
+class PageNumbers;
 
 // One forward pass, with the value of every named quantity.
 struct Forward {
@@ -28,7 +31,7 @@ struct Asked {
   index_t token, answer;
 };
 // Returns the logit of `answer` at `token`. -1: the last token that has a target. "": the target, or the likeliest answer
-// where there is no target. Throws InputError that names --token or --answer if there is no such token or answer.
+// where there is no target. Throws InputError if there is no such token or answer.
 [[nodiscard]] Asked asked_of(const Forward& forward, index_t token = -1, const std::string& answer = "");
 // Returns the likeliest answer other than asked.answer.
 [[nodiscard]] index_t other_answer(const Forward& forward, const Asked& asked);
@@ -105,6 +108,9 @@ struct LensAnswer {
 // The last row is the sum.
 [[nodiscard]] Table attribution_table(const std::vector<AttributedPart>& parts);
 [[nodiscard]] Table lens_table(const std::vector<LensAnswer>& answers);
+// Returns the page's data: for every token that has a target, the target and the likeliest other answers. Null if there are
+// no logits.
+[[nodiscard]] Json logits_json(const Inspection& inspection, PageNumbers& numbers);
 // Sentences that describe the two tables.
 [[nodiscard]] std::string attribution_words(const Forward& forward, const Asked& asked);
 [[nodiscard]] std::string lens_words(const Forward& forward, const Asked& asked);

@@ -112,6 +112,12 @@ void Inspection::hide_masked(Quantity& quantity) {
     if (axes.place(e, 'j') > axes.place(e, 'i')) quantity.causes[e] = number_of({Stop::masked}, causes_);
 }
 
+const Quantity& Inspection::at(const std::string& path) const {
+  for (const std::vector<Quantity>* all : {&quantities_, &parameters_})
+    if (const auto found = std::ranges::find(*all, path, &Quantity::path); found != all->end()) return *found;
+  fail("inspection", path, " is not in the pass");
+}
+
 std::vector<Shares> Inspection::shares() const {
   std::vector<Shares> all;
   for (const Quantity& quantity : quantities_) {
@@ -179,12 +185,6 @@ ExplainedGradient Inspection::explain_gradient(const std::string& path, const Sh
 std::map<std::string, std::vector<double>> Inspection::moved(
     const std::string& path, const std::vector<double>& tangent) const {
   return moved_by(*tape_, capture_->place(path), tangent, places_);
-}
-
-std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity) {
-  if (!quantity.probe || quantity.probe->mark.empty()) return std::nullopt;
-  const std::vector<SchemeSpec> specs = parse_schemes(quantity.scheme);
-  return SchemeArguments(specs[0], {model.dim, model.heads, model.length}).number(quantity.probe->mark);
 }
 
 std::string name_of(const GradientPath& path) {

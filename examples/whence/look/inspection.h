@@ -54,6 +54,8 @@ class Inspection {
   const std::vector<std::optional<Prediction>>& predictions() const { return predictions_; }
   const std::vector<Quantity>& quantities() const { return quantities_; }
   const std::vector<Quantity>& parameters() const { return parameters_; }
+  // Returns the quantity or parameter of that path. REQUIRES: there is one
+  [[nodiscard]] const Quantity& at(const std::string& path) const;
   const std::vector<Cause>& causes() const { return causes_; }
   [[nodiscard]] Stop stop_of(const Quantity& quantity, std::size_t e) const { return causes_[quantity.causes[e]].stop; }
   [[nodiscard]] std::vector<Shares> shares() const;
@@ -93,9 +95,6 @@ class Inspection {
   std::vector<Cause> causes_;
   mutable std::optional<std::vector<PathsTo>> paths_;
 };
-
-// Returns the bound that the quantity's probe marks, such as the value of p_max. Empty if there is none.
-[[nodiscard]] std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity);
 
 // "content", "position_logit > positions > gates": the steps, without those that all paths share.
 [[nodiscard]] std::string name_of(const GradientPath& path);

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/look/attribution.h"
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
-#include "examples/whence/look/logit_data.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 
@@ -55,11 +55,12 @@ Json numbers_of(const Inspection& inspection, PageNumbers& numbers, const Quanti
       {"causes", numbers.add(quantity.causes)}};
 }
 
-// Returns the marked bound of a quantity, which charts draw as a line.
+// Returns the bound that the quantity's probe marks, such as the value of p_max. Charts draw it as a line.
 Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
-  Json::List marks;
-  if (const auto mark = mark_of(model, quantity)) marks.push_back({{"value", *mark}, {"text", quantity.probe->mark}});
-  return marks;
+  const std::string& mark = quantity.probe->mark;
+  if (mark.empty()) return Json::List();
+  const SchemeArguments arguments(parse_schemes(quantity.scheme)[0], {model.dim, model.heads, model.length});
+  return Json::List{{{"value", arguments.number(mark)}, {"text", mark}}};
 }
 
 // Returns the name for `whence schemes`; "" for attention's own quantities.
@@ -322,13 +323,9 @@ Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
       .add("paths", paths_json(inspection, numbers));
 }
 
-Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links,
-    bool edited) {
-  Json::List changed;
-  for (const EditOutcome& each : edits) changed.push_back(edit_outcome_json(each));
+Json json_of(const Inspection& inspection, PageNumbers& numbers, bool links, bool edited) {
   Json data = json_of_pass(inspection, numbers);
-  data.add("edits", changed)
-      .add("graph", graph_json(inspection))
+  data.add("graph", graph_json(inspection))
       .add("palettes", palettes_json())
       .add("logits", logits_json(inspection, numbers));
   if (!edited) add_story(data, inspection);

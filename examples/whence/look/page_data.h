@@ -37,8 +37,7 @@ class PageNumbers {
 [[nodiscard]] Json prediction_json(const Prediction& prediction);
 [[nodiscard]] Json palettes_json();  // three palettes of 256 colours, "440154..."
 // Leaves out the story if the inspection is of an `edited` pass, because its edits were run on the pass without edits.
-[[nodiscard]] Json json_of(const Inspection& inspection, PageNumbers& numbers,
-    const std::vector<EditOutcome>& edits = {}, bool links = true, bool edited = false);
+[[nodiscard]] Json json_of(const Inspection& inspection, PageNumbers& numbers, bool links = true, bool edited = false);
 // Returns the data of a pass without links, graph and edits.
 [[nodiscard]] Json json_of_pass(const Inspection& inspection, PageNumbers& numbers);
 

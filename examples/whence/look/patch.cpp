@@ -1,13 +1,12 @@
 #include "examples/whence/look/patch.h"
 
 #include <algorithm>
-#include <sstream>
 
-#include "autograd/ops.h"
-#include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/place.h"
+#include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -25,13 +24,6 @@ Patch patch_of(const std::string& text) {
   const std::size_t equals = text.find(" = ");
   if (equals == std::string::npos) return {trimmed(text), ""};
   return {trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 3))};
-}
-
-std::vector<Patch> patches_of(const std::string& texts) {
-  std::vector<Patch> all;
-  std::istringstream parts(texts);
-  for (std::string text; std::getline(parts, text, ';');) all.push_back(patch_of(text));
-  return all;
 }
 
 std::string text_of(const Patch& patch) {
@@ -64,20 +56,17 @@ std::string ranges_text(const NamedPlace& place) {
   return text;
 }
 
-Change change_of(const Inspection& inspection, const Forward& source, const Patch& patch) {
+Change patch_change(const Inspection& inspection, const Forward& source, const Patch& patch) {
   const index_t layers = inspection.subject().model->options().layers;
+  if (patch.into.empty())
+    throw InputError(patch_option, ": nothing given; a place required, as in \"output layer=0 head=2\"");
   const NamedPlace into = place_named(inspection.quantities(), {}, layers, patch.into, patch_option);
   const NamedPlace from = place_named(source.quantities, {}, source.subject.model->options().layers,
       source_place(patch), to_text(patch_option, ", source"));
   if (into.gradient)
     throw InputError(patch_option, ": ", patch.into, ": a gradient given; a number of the pass required");
   const Quantity &quantity = *into.quantity, &other = *from.quantity;
-  const auto extents = [](const NamedPlace& place) {
-    std::vector<index_t> all;
-    for (const auto& [first, last] : place.ranges) all.push_back(last - first + 1);
-    return all;
-  };
-  if (extents(into) != extents(from)) {
+  if (into.extents() != from.extents()) {
     const std::string text = to_text(patch_option, ": ", text_of(patch), ": places ", ranges_text(into), " of ",
         quantity.value.shape(), " here, ", ranges_text(from), " of ", other.value.shape(),
         " in the source; equal numbers of places required: \"AXIS=FIRST..LAST = AXIS=FIRST..LAST\", or a source of "
@@ -90,26 +79,13 @@ Change change_of(const Inspection& inspection, const Forward& source, const Patc
   if (quantity.value.dtype() != other.value.dtype())
     throw DoesNotFit(patch_option, ": ", quantity.path, " is ", quantity.value.dtype(), " here, ", other.value.dtype(),
         " in the source; equal ones required");
-  const Axes axes(quantity), other_axes(other);
+  const Axes axes(other);
   const std::vector<double> numbers = other.value.to_vector();
-  const auto count = static_cast<std::size_t>(quantity.value.numel());
-  // Unchanged numbers are x * 1 + -0, which is x bit for bit, even for -0.
-  std::vector<double> factor(count, 1), offset(count, -0.0);
-  for (std::size_t e = 0; e < count; ++e) {
-    Shape at = axes.position(e);
-    bool meant = inspection.stop_of(quantity, e) != Stop::masked;
-    for (std::size_t axis = 0; axis < into.ranges.size(); ++axis) {
-      const auto [first, last] = into.ranges[axis];
-      index_t& place = at[static_cast<int>(axis)];
-      meant = meant && first <= place && place <= last;
-      place += from.ranges[axis].first - first;
-    }
-    if (meant) factor[e] = 0, offset[e] = numbers[other_axes.element(at)];
-  }
-  const auto tensor = [&](const std::vector<double>& each) {
-    return Tensor::of(each, quantity.value.shape(), quantity.value.dtype());
-  };
-  return {quantity.path, tensor(factor), tensor(offset)};
+  return {inspection, into, [&](Shape place) {
+            for (int axis = 0; axis < place.rank(); ++axis)
+              place[axis] += from.ranges[static_cast<std::size_t>(axis)].first;
+            return std::pair(0.0, numbers[axes.element(place)]);
+          }};
 }
 
 Json outcome_json(const PatchOutcome& each) {
@@ -119,10 +95,19 @@ Json outcome_json(const PatchOutcome& each) {
 
 }  // namespace
 
+PatchSource PatchSource::named(const std::string& from, const SubjectOptions& options) {
+  if (from.empty()) return {};
+  if (!is_folder(options.run) || is_folder(from)) return {.run = from};
+  if (language::is_of_text(read_run_record(std::filesystem::path(options.run) / "run.json"))) return {.prompt = from};
+  const auto sample = parse_number<std::int64_t>(from);
+  if (!sample || *sample < 0 || *sample > 1000000000)
+    throw InputError("--from: ", in_quotes(from), " given; the number of a test sequence or a run's folder required");
+  return {.sample = *sample};
+}
+
 Subject PatchSource::of(SubjectOptions options) const {
   if (!given())
-    throw InputError(
-        patch_option, ": given without a source; --from-sample N, --from-prompt TEXT or --from RUN required");
+    throw InputError(patch_option, ": given without a source; --from required: a test sequence, a prompt, or a run");
   if (sample >= 0) options.sample = sample;
   if (!prompt.empty()) options.prompt = prompt, options.text.clear();
   const Subject here = subject_of(options);
@@ -137,8 +122,7 @@ Subject PatchSource::of(SubjectOptions options) const {
 
 std::vector<Change> changes_of(const Inspection& inspection, const Forward& source, const std::string& patches) {
   std::vector<Change> all;
-  for (const Patch& patch : patches_of(patches)) all.push_back(change_of(inspection, source, patch));
-  if (all.empty()) throw InputError(patch_option, ": nothing given; a place required, as in \"output layer=0 head=2\"");
+  for (const std::string& patch : parts_of(patches)) all.push_back(patch_change(inspection, source, patch_of(patch)));
   return all;
 }
 
@@ -167,18 +151,8 @@ PatchOutcome Patching::outcome(const std::string& place, const Forward& after) c
 
 PatchOutcome Patching::outcome_of(const std::string& patches) const {
   const std::vector<Change> changes = changes_of(inspection_, source_, patches);
-  std::optional<double> predicted = 0;
-  for (const Change& change : changes) {
-    const auto quantity = std::ranges::find(inspection_.quantities(), change.path, &Quantity::path);
-    const NoGrad values_only;
-    const Tensor moved = quantity->value * change.factor + change.offset - quantity->value;
-    if (quantity->gradient.defined() && predicted)
-      *predicted += dot(quantity->gradient, moved);
-    else
-      predicted = std::nullopt;
-  }
   PatchOutcome found = outcome(trimmed(patches), Forward(inspection_.subject(), with(inspection_.prepare(), changes)));
-  found.predicted = predicted;
+  found.predicted = predicted_change(inspection_, changes);
   return found;
 }
 
@@ -205,9 +179,9 @@ std::vector<PatchOutcome> Patching::map_of(const std::string& text) const {
 }
 
 bool is_map(const std::string& patches) {
-  const std::vector<Patch> all = patches_of(patches);
-  return all.size() == 1 && !names_axis(all[0].into, "layer") && all[0].into.find("blocks.") == std::string::npos &&
-         all[0].into.find("embedded") == std::string::npos;
+  const std::string place = patch_of(patches).into;
+  return patches.find(';') == std::string::npos && !names_axis(place, "layer") &&
+         place.find("blocks.") == std::string::npos && place.find("embedded") == std::string::npos;
 }
 
 Table patch_table(const PatchOutcome& before, const std::vector<PatchOutcome>& outcomes) {
@@ -223,15 +197,14 @@ Table patch_table(const PatchOutcome& before, const std::vector<PatchOutcome>& o
 
 Json Patching::maps(std::size_t most) const {
   std::vector<const Quantity*> all;
-  for (const Quantity& quantity : inspection_.quantities()) {
-    const bool plain = quantity.name == "output" || quantity.name == "pattern" || quantity.name == "residual";
-    if (quantity.layer != 0 || !quantity.probe || !(plain || (!quantity.scheme.empty() && Axes(quantity).has('h'))))
-      continue;
-    all.push_back(&quantity);
-  }
-  std::ranges::stable_sort(all, {}, [](const Quantity* quantity) {
-    return quantity->name == "output" ? 0 : quantity->name == "pattern" ? 1 : quantity->name == "residual" ? 3 : 2;
-  });
+  const auto add = [&](const auto& shown) {
+    for (const Quantity& quantity : inspection_.quantities())
+      if (quantity.layer == 0 && quantity.probe && shown(quantity)) all.push_back(&quantity);
+  };
+  add([](const Quantity& quantity) { return quantity.name == "output"; });
+  add([](const Quantity& quantity) { return quantity.name == "pattern"; });
+  add([](const Quantity& quantity) { return !quantity.scheme.empty() && Axes(quantity).has('h'); });
+  add([](const Quantity& quantity) { return quantity.name == "residual"; });
   const auto layers = static_cast<std::size_t>(inspection_.subject().model->options().layers);
   Json::List maps;
   std::size_t passes = 0;

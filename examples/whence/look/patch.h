@@ -20,6 +20,8 @@ struct PatchSource {
   std::string prompt = {};   // another prompt of a language model
 
   [[nodiscard]] bool given() const { return !run.empty() || sample >= 0 || !prompt.empty(); }
+  // Reads --from: a run's folder; beside a scheme, another; else the number of a test sequence, or a prompt.
+  [[nodiscard]] static PatchSource named(const std::string& from, const SubjectOptions& options);
   // Reads the tokens of `options` with the other run's model.
   [[nodiscard]] Subject of(SubjectOptions options) const;
 };

@@ -1,4 +1,4 @@
-// Names of numbers of a pass, as in --explain, --edit and on pages: "gates layer=0 head=1 i=9 j=4".
+// Names of numbers of a pass, as in --explain, --edit and on pages: "gates layer=0 head=1 i=9 j=4"; and a number worked out.
 #pragma once
 
 #include <string>
@@ -16,6 +16,7 @@ struct NamedPlace {
 
   // Returns the place of a single number. Throws InputError that names `option` if an axis has several places.
   [[nodiscard]] Shape single(const std::string& option) const;
+  [[nodiscard]] Shape extents() const;  // numbers of places
 };
 
 // Reads the name of a quantity, short ("gates", "base.bias") or full ("blocks.0.attention.position.gates", a parameter), and
@@ -25,5 +26,9 @@ struct NamedPlace {
 // The same among `quantities` and `parameters`, which may be empty, of a model with `layers` layers.
 [[nodiscard]] NamedPlace place_named(const std::vector<Quantity>& quantities, const std::vector<Quantity>& parameters,
     index_t layers, const std::string& text, const std::string& option);
+
+// Explains a number such as "dLoss/dgates layer=0 head=3 i=41 j=17" as lines of text: the numbers that it was computed from.
+// Throws InputError "--explain: ..." if there is no such number.
+[[nodiscard]] std::string explained(const Inspection& inspection, const std::string& what);
 
 }  // namespace whence::look

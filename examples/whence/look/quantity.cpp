@@ -9,10 +9,12 @@
 #include "tensor/error.h"
 
 namespace whence::look {
+namespace {
 
-Quantity Quantity::without_numbers() const {
-  return {.path = path, .name = name, .layer = layer, .probe = probe, .scheme = scheme, .line = line};
-}
+// Returns 3 for "blocks.3.attention.q"; -1 outside layers.
+index_t layer_of(const std::string& path) { return path.starts_with("blocks.") ? std::stoll(path.substr(7)) : -1; }
+
+}  // namespace
 
 std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs) {
   std::vector<Quantity> all;
@@ -51,11 +53,6 @@ const Quantity* find(const std::vector<Quantity>& all, index_t layer, const std:
   const auto found = std::ranges::find_if(
       all, [&](const Quantity& quantity) { return quantity.layer == layer && quantity.name == name; });
   return found == all.end() ? nullptr : &*found;
-}
-
-index_t layer_of(const std::string& path) {
-  const std::string front = "blocks.";
-  return path.starts_with(front) ? std::stoll(path.substr(front.size())) : -1;
 }
 
 double dot(const Tensor& a, const Tensor& b) {

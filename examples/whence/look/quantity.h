@@ -22,7 +22,6 @@ struct Quantity {
   bool is_parameter = false, frozen = false;
 
   [[nodiscard]] bool has_pairs() const { return probe && probe->axes == "b h i j"; }
-  [[nodiscard]] Quantity without_numbers() const;
 };
 
 // Returns the tensors that a capture recorded, in order, with the facts from the registrations of `specs`. Causes stay
@@ -34,9 +33,6 @@ struct Quantity {
 
 // Returns the quantity of that layer and name, or null.
 [[nodiscard]] const Quantity* find(const std::vector<Quantity>& all, index_t layer, const std::string& name);
-
-// Returns the layer of a path, 3 for "blocks.3.attention.q"; -1 outside layers.
-[[nodiscard]] index_t layer_of(const std::string& path);
 
 // Returns the inner product over all entries. REQUIRES: equal shapes
 [[nodiscard]] double dot(const Tensor& a, const Tensor& b);

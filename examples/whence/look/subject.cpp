@@ -30,17 +30,17 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Weights {
-  fs::path place;  // a checkpoint's folder, or the file with the final weights
-  bool checkpoint;
+  fs::path folder;
+  bool is_checkpoint;
   std::string when;  // "step 500"
 
-  [[nodiscard]] std::string file() const { return checkpoint ? place / "weights.safetensors" : place; }
+  [[nodiscard]] std::string file() const { return folder / "weights.safetensors"; }
 };
 
 // Finds the weights that `options` name.
 Weights weights_of(const SubjectOptions& options) {
-  const fs::path trained = fs::path(options.run) / "weights.safetensors";
-  if (options.step == 0 && fs::exists(trained)) return {trained, false, "the end of training"};
+  const Weights trained{options.run, false, "the end of training"};
+  if (options.step == 0 && fs::exists(trained.file())) return trained;
   const std::map<std::int64_t, fs::path> checkpoints = checkpoints_of(options.run);
   if (options.step == 0 && checkpoints.empty())
     throw FileError(
@@ -54,14 +54,14 @@ Weights weights_of(const SubjectOptions& options) {
 
 // Loads weights. Throws FileError if they are not finite: training saves only finite weights.
 void load(const Weights& weights, const Transformer& model) {
-  if (weights.checkpoint)
-    (void)load_checkpoint(weights.place.string(), model.parameters(), nullptr);
+  if (weights.is_checkpoint)
+    (void)load_checkpoint(weights.folder.string(), model.parameters(), nullptr);
   else
-    load_weights(weights.place.string(), model.parameters());
+    load_weights(weights.file(), model.parameters());
   for (const Module::Parameter& parameter : model.parameters()) {
     const std::vector<double> numbers = parameter.tensor.to_vector();
     if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
-      throw FileError(weights.place.string(), ": ", parameter.path,
+      throw FileError(weights.file(), ": ", parameter.path,
           " holds NaN or infinity; finite numbers required; is the file damaged?");
     }
   }
@@ -101,8 +101,6 @@ std::string command_of(const SubjectOptions& options) {
   add("--given", options.given);
   add("--length", number(options.length));
   add("--step", number(options.step));
-  add("--seed", number(options.seed));
-  if (options.bidirectional) words.emplace_back("--bidirectional");
   add("--dtype", options.dtype == DType::f64 ? "f64" : "");
   return shell_command(words);
 }
@@ -229,20 +227,6 @@ language::Passage passage_of(
   return own_passage(options, record);
 }
 
-// Returns the offset in `text` and the number of bytes of tokens [begin, end). Empty if the tokens do not spell the text, for
-// example because of unknown words.
-std::optional<std::pair<std::size_t, std::size_t>> bytes_read(const language::Tokeniser& tokeniser,
-    const std::string& text, const language::TokenIds& ids, std::size_t begin, std::size_t end) {
-  std::string all;
-  std::size_t before = 0;
-  for (std::size_t k = 0; k < end; ++k) {
-    if (k == begin) before = all.size();
-    all += tokeniser.token(ids[k]);
-  }
-  if (!text.starts_with(all)) return std::nullopt;
-  return std::pair(before, all.size() - before);
-}
-
 Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() && !options.prompt.empty())
     throw InputError("--prompt: given with --text; one of them required");
@@ -251,19 +235,16 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   const auto [text, place, about] = passage_of(options, run.record, *run.tokeniser);
   const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
   language::TokenIds ids;
+  const auto refuse = [&, &place = place](const std::string& problem) {
+    if (!options.prompt.empty()) throw InputError(place, ": ", problem);
+    throw FileError(place, ": ", problem);
+  };
   try {
     (void)run.tokeniser->encode_part(text, ids);
-  } catch (const language::UnfitText& unfit) {
-    if (!options.prompt.empty()) throw InputError(place, ": ", unfit.what());
-    throw FileError(place, ": ", unfit.what());
-  }
-  const auto skip = static_cast<std::size_t>(options.skip);
-  if (ids.size() < skip + 2) {
-    const std::string few = to_text(place, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
-        skip > 0 ? to_text(": reading begins at token ", skip) : "");
-    if (!options.prompt.empty()) throw InputError(few);
-    throw FileError(few);
-  }
+  } catch (const language::UnfitText& unfit) { refuse(unfit.what()); }
+  if (std::ssize(ids) < options.skip + 2)
+    refuse(to_text(ids.size(), " tokens found; at least ", options.skip + 2, " required",
+        options.skip > 0 ? to_text(": reading begins at token ", options.skip) : ""));
   const auto begin = ids.begin() + options.skip, end = begin + std::min<std::ptrdiff_t>(length, ids.end() - begin - 1);
   Subject subject;
   subject.model = run.model;
@@ -274,11 +255,10 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   subject.asks = "This is a text. After each token the answer is the next token.";
   std::string where = options.prompt.empty() ? place : options.prompt;
   if (!about.empty()) {
-    const auto first = static_cast<std::size_t>(begin - ids.begin()),
-               last = static_cast<std::size_t>(end + 1 - ids.begin());
-    if (const auto bytes = bytes_read(*run.tokeniser, text, ids, first, last))
-      where +=
-          to_text(bytes->first > 0 ? to_text(" and ", bytes->first, " bytes on") : "", ", ", bytes->second, " bytes");
+    std::string before, read;  // unless the tokens do not spell the text, for example because of unknown words
+    for (auto id = ids.begin(); id <= end; ++id) (id < begin ? before : read) += run.tokeniser->token(*id);
+    if (text.starts_with(before + read))
+      where += to_text(before.empty() ? "" : to_text(" and ", before.size(), " bytes on"), ", ", read.size(), " bytes");
     where += to_text(", ", about);
   }
   subject.facts.emplace_back("text", where);
@@ -293,11 +273,10 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
 }
 
 std::unique_ptr<Transformer> drawn_model(const SubjectOptions& options, TransformerOptions sizes) {
-  sizes.causal = !options.bidirectional;
   require_small(sizes, options.most_parameters);
   require_memory(sizes, Device::cpu(), 1);
   auto model = std::make_unique<Transformer>(sizes);
-  draw_parameters(*model, options.seed);
+  draw_parameters(*model, 0);
   return model;
 }
 
@@ -354,7 +333,7 @@ Subject of_scheme(const SubjectOptions& options) {
   Subject subject;
   subject.model = drawn_model(
       options, {.vocabulary = letters, .length = length, .dim = 32, .layers = 2, .heads = 4, .scheme = scheme});
-  const Stream random(options.seed, "look");
+  const Stream random(0, "look");
   Numbers inputs, targets;
   for (std::int64_t t = 0; t < length; ++t) {
     const auto at = static_cast<std::uint64_t>(2 * (options.skip + t));

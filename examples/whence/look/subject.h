@@ -18,17 +18,15 @@
 namespace whence::look {
 
 struct SubjectOptions {
-  std::string run;             // folder that `train` wrote; or a scheme, "cope(p_max=8)": a random model of two layers
-  std::string text = {};       // file to read, for language models; empty: corpus.h, passage_to_read
-  std::string prompt = {};     // text to read instead of a file
-  std::string given = {};      // file of q, k and v (given.h), for a scheme
-  std::string set = {};        // a test set of the task; empty: the first
-  std::int64_t sample = 0;     // index of the sequence in that set
-  std::int64_t length = 0;     // at most this many tokens; 0: the model's training length
-  std::int64_t step = 0;       // of the checkpoint; 0: the final weights, or the last checkpoint
-  bool untrained = false;      // use the initial weights. REQUIRES: begins_at_random(run)
-  std::uint64_t seed = 0;      // of a random model and sequence
-  bool bidirectional = false;  // of a random model
+  std::string run;          // folder that `train` wrote; or a scheme, "cope(p_max=8)": a random model of two layers
+  std::string text = {};    // file to read, for language models; empty: corpus.h, passage_to_read
+  std::string prompt = {};  // text to read instead of a file
+  std::string given = {};   // file of q, k and v (given.h), for a scheme
+  std::string set = {};     // a test set of the task; empty: the first
+  std::int64_t sample = 0;  // index of the sequence in that set
+  std::int64_t length = 0;  // at most this many tokens; 0: the model's training length
+  std::int64_t step = 0;    // of the checkpoint; 0: the final weights, or the last checkpoint
+  bool untrained = false;   // use the initial weights. REQUIRES: begins_at_random(run)
   DType dtype = DType::f32;
   bool own_text = false;  // the command takes no text other than the run's own
   std::int64_t skip = 0;  // number of tokens of the text, or of sequences of a task, to skip

@@ -45,12 +45,16 @@ void declare_device(Fields& line, std::string* device) {
   line.choice("device", device, {"auto", "cpu", "cuda"}, {"device; auto: a GPU if one can be used"});
 }
 
+void declare_precision(Fields& line, std::string* precision) {
+  line.choice("precision", precision, {"f32", "f16", "bf16"},
+      {"dtype of parameters and activations; trained weights are kept and written in f32 regardless"});
+}
+
 void declare(Fields& line, MachineOptions& options) {
   line.heading("Machine").integer(
       "threads", &options.threads, Range<int>{1, 1024}, {"CPU threads; results do not depend on them"});
   declare_device(line, &options.device);
-  line.choice("precision", &options.precision, {"f32", "f16", "bf16"},
-      {"dtype of parameters and activations; trained weights are kept and written in f32 regardless"});
+  declare_precision(line, &options.precision);
 }
 
 Placement placement_of(const MachineOptions& options, std::optional<DeviceChoice> choice) {

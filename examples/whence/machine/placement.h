@@ -36,8 +36,8 @@ struct MachineOptions {
 
 // Declares the options under the title "Machine".
 void declare(Fields& line, MachineOptions& options);
-// Declares --device alone, for a program that prints the rest itself.
 void declare_device(Fields& line, std::string* device);
+void declare_precision(Fields& line, std::string* precision);
 
 struct Placement {
   Device device;

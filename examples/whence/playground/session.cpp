@@ -8,7 +8,6 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/edits.h"
-#include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/place.h"
@@ -59,7 +58,6 @@ constexpr index_t most_parameters = 4'000'000;
 // Fields left out have the defaults of `look`.
 look::SubjectOptions opened_by(const Json& question) {
   const auto text = [&](const char* name) { return question.has(name) ? question.text(name) : std::string(); };
-  const auto truth = [&](const char* name) { return question.has(name) && question.truth(name); };
   const auto whole = [&](const char* name, std::int64_t most = std::numeric_limits<std::int32_t>::max()) {
     return question.has(name) ? question.whole(name, 0, most) : 0;
   };
@@ -71,9 +69,7 @@ look::SubjectOptions opened_by(const Json& question) {
       .sample = whole("sample"),
       .length = whole("length", 1 << 20),
       .step = whole("step"),
-      .seed = static_cast<std::uint64_t>(whole("seed")),
-      .bidirectional = truth("bidirectional"),
-      .dtype = truth("doubles") ? DType::f64 : DType::f32,
+      .dtype = question.has("doubles") && question.truth("doubles") ? DType::f64 : DType::f32,
       .most_parameters = most_parameters};
 }
 
@@ -151,7 +147,7 @@ class Learner {
   Json turn(const Json& question) const {
     const look::Inspection& inspection = looked_at();
     const TransformerOptions& model = inspection.subject().model->options();
-    const auto edited = look::edited_parameters(*plain_, edits_);
+    const look::Edited edited(*plain_, edits_);
     return look::json_of(
         inspection, look::turned(inspection, question.text("edit"), question.number("number"),
                         question.whole("layer", 0, model.layers - 1), question.whole("head", 0, model.heads - 1),
@@ -162,7 +158,7 @@ class Learner {
     constexpr index_t most = 40;  // tokens: a browser finds their links in a second, CDAPE's in three
     look::PageNumbers numbers;
     const bool links = looked_at().subject().tokens.numel() <= most;
-    Json answer{{"page", look::json_of(looked_at(), numbers, {}, links, looked_at_ != plain_)}};
+    Json answer{{"page", look::json_of(looked_at(), numbers, links, looked_at_ != plain_)}};
     numbers_ = std::move(numbers);
     return answer;
   }
@@ -293,8 +289,7 @@ class Opened final : public Learner {
 Json question_that_opens(const look::SubjectOptions& options) {
   return {{"ask", "open"}, {"model", 0}, {"run", options.run}, {"text", options.text}, {"prompt", options.prompt},
       {"given", options.given}, {"set", options.set}, {"sample", options.sample}, {"length", options.length},
-      {"step", options.step}, {"seed", options.seed}, {"bidirectional", options.bidirectional},
-      {"doubles", options.dtype == DType::f64}};
+      {"step", options.step}, {"doubles", options.dtype == DType::f64}};
 }
 
 Session::Session() = default;

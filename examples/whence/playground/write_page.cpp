@@ -15,14 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns the folder of the preset, next to this program's, or the installed folder.
-std::string folder_of_module(const std::string& given) {
+std::string folder_of_module() {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
-  for (const fs::path& folder : given.empty() ? std::vector{here / "../playground", here / "../share/whence/playground"}
-                                              : std::vector{fs::path(given)})
+  for (const fs::path& folder : {here / "../playground", here / "../share/whence/playground"})
     if (fs::exists(folder / "playground.wasm", none)) return folder.lexically_normal().string();
-  throw InputError(given.empty() ? "no module of WebAssembly found" : to_text("--module: none in ", given),
-      "; `apt-get install emscripten && cmake --preset playground && cmake --build build/playground --target "
+  throw InputError(
+      "no module of WebAssembly found; `apt-get install emscripten && cmake --preset playground && cmake --build "
+      "build/playground --target "
       "playground`, in the folder of the sources, builds it in ten minutes on two cores (emscripten takes 0.8 GB); "
       "`whence look RUN` needs no module, and its page can do all but compute new numbers");
 }
@@ -56,8 +56,8 @@ std::string element_of(const look::SubjectOptions& run) {
 
 }  // namespace
 
-std::string page_with(const std::string& module, const look::SubjectOptions* run) {
-  const std::string folder = folder_of_module(module);
+std::string page_with(const look::SubjectOptions* run) {
+  const std::string folder = folder_of_module();
   std::string scripts = element("lessons", "application/json", report::safe_in_script(report::lessons));
   if (run) scripts += element_of(*run);
   scripts += element("worker-script", "text/plain", report::playground_worker) +

@@ -7,9 +7,8 @@
 
 namespace whence::playground {
 
-// Has lessons, and models that begin; or with `run` opens that run and has its files. `module` is the folder of
-// playground.js and playground.wasm; if empty, the folder next to this program's or the installed one. InputError if
-// there is none, or if the run is too large for a page.
-[[nodiscard]] std::string page_with(const std::string& module, const look::SubjectOptions* run = nullptr);
+// Has lessons, and models that begin; or with `run` opens that run and has its files. playground.js and playground.wasm are
+// in the folder next to this program's, or the installed one. InputError if they are not, or if the run is too large.
+[[nodiscard]] std::string page_with(const look::SubjectOptions* run);
 
 }  // namespace whence::playground

@@ -11,9 +11,9 @@
 #include "autograd/recording.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/language/saved_model.h"
-#include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/patch.h"
+#include "examples/whence/look/place.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/python/arrays.h"
 #include "examples/whence/run/run_record.h"
@@ -267,7 +267,7 @@ void declare_loaded_run(nb::module_& module) {
       .def("attribution", &attribution_of, "token"_a, "answer"_a)
       .def("lens", &lens_of, "token"_a, "answer"_a)
       .def("patch", &patch_of, "patch"_a, "source"_a, "token"_a, "answer"_a)
-      .def("page", [](const LookedAt& at) { return look::page_of(*at.inspection); });
+      .def("page", [](const LookedAt& at) { return look::page_of(*at.inspection, {.subject = at.options}); });
 }
 
 }  // namespace whence

@@ -144,7 +144,7 @@ class Run:
         return self._subject().forward(tokens if of_torch else np.ascontiguousarray(numbers, np.int64), of_torch)
 
     def generate(self, prompt: str | Iterable[int], tokens: int = 256, **options: Any) -> str:
-        """Text from a language model: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""
+        """Text from a language model: `whence generate`, whose options are the keywords: temperature=0.8, top_k=40."""
         return program("generate", self.folder, "--quiet", *_options({"prompt": _prompt(prompt), "tokens": tokens, **options}))
 
     def tokens(self, **where: Any) -> list[str]:

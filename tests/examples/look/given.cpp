@@ -83,7 +83,7 @@ TEST_CASE("look: queries, keys and values that are given are looked at as a mode
   const std::string file = scratch / "qkv.safetensors", page = scratch / "look.html", given = " --given " + file;
   const auto drawn = [](std::uint64_t seed) { return normal({2, 7, 4}, seed, DType::f32); };
   write_safetensors(file, {{{"q", drawn(0)}, {"k", drawn(1)}, {"v", drawn(2)}}, {}});
-  (void)done("look cope(p_max=3) --beside alibi --edits 2 --out " + page + given);
+  (void)done("look cope(p_max=3) --beside alibi --out " + page + given);
   CHECK(has(text_of(page), "class=\"look-beside\""));
   for (const std::string what : {"--causes", "--paths", "--edit 'v layer=0 *= 1.5'"})
     (void)done("look cope " + what + given);

@@ -108,7 +108,7 @@ TEST_CASE("logit: what is asked, and what is refused") {
   REQUIRE(lens.size() == 3);
   CHECK(lens[2].logit == forward.logits.at({0, 2, 3}));
   CHECK(lens[2].likeliest == subject.predictions(forward.logits)[2].value().likeliest[0].text);
-  CHECK(has(error_text([&] { (void)asked_of(forward, 7); }), "--token: 7 given; 0 to 6 required"));
+  CHECK(has(error_text([&] { (void)asked_of(forward, 7); }), "token: 7 given; 0 to 6 required"));
   CHECK(has(error_text([&] { (void)asked_of(forward, 0, "z"); }), "\"z\" given; one of 5 answers required"));
   // An edit that overwrites the residual stream leaves no sum.
   const Forward overwritten(
@@ -224,7 +224,7 @@ TEST_CASE("patch: what cannot be read, or does not fit, is refused") {
     CHECK_MESSAGE(has(text, refusal.second), text);
   }
   (void)changes_of(inspection, source, "v layer=0 j=6 = j=4");
-  CHECK(has(error_text([] { (void)PatchSource().of({.run = "a"}); }), "--from-sample N"));
+  CHECK(has(error_text([] { (void)PatchSource().of({.run = "a"}); }), "--from required"));
 }
 
 TEST_CASE("logit: the command, on a run of train") {
@@ -234,12 +234,15 @@ TEST_CASE("logit: the command, on a run of train") {
   const std::string said = done("look --attribution --lens --dtype f64 " + run).out;
   for (const char* words : {"Norms are kept fixed at this pass", "head 1", "norm bias", "sum", "embedding", "layer 0"})
     CHECK_MESSAGE(has(said, words), said);
-  const std::string patched = done("look --patch output --from-sample 1 " + run).out;
+  const std::string patched = done("look --patch output --from 1 " + run).out;
   for (const char* words : {"none", "output layer=0 head=0", "output layer=0 head=1", "real change"})
     CHECK_MESSAGE(has(patched, words), patched);
-  CHECK(has(done("look --patch 'pattern layer=0 head=1' --from-sample 1 --causes --lens " + run).out, "layer 0"));
+  CHECK(has(done("look --patch 'pattern layer=0 head=1' --from 1 --causes --lens " + run).out, "layer 0"));
   const auto refused = [&](const Arguments& words) { return test::run("look", Arguments{run} + words).err; };
-  CHECK(has(refused({"--patch", "output"}), "--from-sample N"));
-  CHECK(has(refused({"--patch", "output", "--from-sample", "1", "--causes"}), "many passes"));
-  CHECK(has(refused({"--from-sample", "1", "--lens"}), "without --patch, or a page"));
+  CHECK(has(refused({"--patch", "output"}), "--from required"));
+  CHECK(has(refused({"--patch", "output", "--from", "1", "--causes"}), "many passes"));
+  CHECK(has(refused({"--from", "1", "--lens"}), "without --patch, or a page"));
+  CHECK(has(refused({"--patch", "output", "--from", "one"}), "\"one\" given; the number of a test sequence or a run"));
+  CHECK(has(refused({"--from-sample", "1"}), "--from 7 takes the numbers of test sequence 7"));
+  CHECK(has(done("look --patch output --from " + run + " " + run).out, "output layer=0 head=1"));
 }

@@ -544,7 +544,7 @@ def pages_in(folder, whence):
     run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--length", 12, "--steps", 1,
         "--batch", 1, "--test-sequences", 1, "--quiet", "--out", folder / "shared")
     looks = {"shared keys": (folder / "shared", "--dtype", "f64"),
-             "cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10),
+             "cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64"),
              "equation5": ("cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64"), "cdape": ("cdape(kerple)", "--length", 24),
              "left": ("cope + cdape(kerple, kernel=4, pad=left)", "--length", 12), "one token": ("cdape(kerple)", "--length", 1),
              "large": ("cope", "--length", 64),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Uses the playground's page in Chromium like a reader: every lesson, training, edits, the inspector, links, hostile texts; compares its numbers
 with the program's. --pictures writes pictures of the page.
-Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 without Chromium or module"""
+Usage: page.py WHENCE [--pictures FOLDER]    ends with 77 without Chromium or module"""
 import argparse
 import base64
 import json
@@ -263,7 +263,7 @@ def check_run(page, program, folder):
     """A trained run in the page: its numbers and those of an edit are the program's."""
     run, path = folder / "run", folder / "run.html"
     sizes = "--length 16 --dim 16 --layers 2 --heads 2 --batch 8 --test-sequences 4".split()
-    for words in (["train", "flip_flop", "--scheme", "cope", *sizes, "--steps", "5", "--quiet", "--out", run], ["look", "--playground", run, "--out", path]):
+    for words in (["train", "flip_flop", "--scheme", "cope", *sizes, "--steps", "5", "--quiet", "--out", run], ["playground", run, "--out", path]):
         subprocess.run([program, *words], check=True, capture_output=True)
     place, edit = "gates layer=1 head=0 i=9 j=4", "gates layer=1 head=0 i=9 j=4 = 0"
     ours = answers([program, "playground", "--answer"], [{"ask": "open", "model": 0, "run": str(run)}, {"ask": "look", "model": 0}, {"ask": "value", "model": 0, "what": place},
@@ -299,7 +299,6 @@ def check_run(page, program, folder):
 def main():
     line = argparse.ArgumentParser()
     line.add_argument("whence")
-    line.add_argument("--module")
     line.add_argument("--pictures", type=pathlib.Path)
     options = line.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -308,8 +307,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = pathlib.Path(folder) / "playground.html"
-        module = ["--module", options.module] if options.module else []
-        made = subprocess.run([options.whence, "playground", "--out", path, *module], capture_output=True, text=True)
+        made = subprocess.run([options.whence, "playground", "--out", path], capture_output=True, text=True)
         if made.returncode == 2 and "no module of WebAssembly" in made.stderr:
             print(f"playground: SKIPPED: {made.stderr.strip()}")
             sys.exit(77)
