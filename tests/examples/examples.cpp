@@ -103,7 +103,8 @@ TEST_CASE("own_scheme: right gradients and equal rows in every sum") {
 }
 
 TEST_CASE("own_op: two right derivatives, and a mistake of a thousandth is found") {
-  const std::string out = output_of("own_op"), wrong = "with a factor of 1.001, which the check has to find\ngradcheck: ";
+  const std::string out = output_of("own_op"),
+                    wrong = "with a factor of 1.001, which the check has to find\ngradcheck: ";
   CHECK(out.starts_with("gradient\ngradcheck: ok\n"));
   CHECK(has(out, "gradient of the gradient\ngradcheck: ok\n"));
   CHECK(has(out, wrong + "FAILED\n"));

@@ -19,7 +19,7 @@ function draw_effects() {
 }
 
 export const edits_view = {
-  key: "edits", title: "Edits", group: "Evidence", wants: () => data.effects?.length > 0,
+  key: "edits", title: "Silenced heads", group: "Evidence", wants: () => data.effects?.length > 0,
   hint: "Look for changes far from what the gradient said: there the loss bends, and a gradient alone would mislead.",
   controls: () => [],
   readout: () => [`${data.effects.length} silenced heads`],
