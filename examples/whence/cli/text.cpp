@@ -26,7 +26,7 @@ Begun begun(std::string_view text) {
   const std::uint32_t lead = byte(0);
   if (lead < 0x80) return {lead, 1, 1};
   const std::size_t length = lead < 0xC2 || lead > 0xF4 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // Of the second byte; excludes overlong forms, surrogates and values above U+10FFFF (table 3-7 of the standard).
+  // Range of the second byte: excludes overlong forms, surrogates and values above U+10FFFF (table 3-7 of the standard).
   const std::uint32_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const std::uint32_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   Begun found{lead & (0xFFu >> (length + 1)), length, 1};

@@ -149,7 +149,7 @@ std::vector<double> vector_products(const Tensor& a, const Tensor& b) {
   return products;
 }
 
-// Of each path the page has, for every head and token, the norm and the part along the whole gradient.
+// Returns, for every head and token, the norm of each path and its part along the whole gradient.
 Json paths_json(const Inspection& inspection, PageNumbers& numbers) {
   const auto root = [](std::vector<double> squares) {
     for (double& square : squares) square = std::sqrt(square);

@@ -380,7 +380,7 @@ Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task
   if (chosen == sets.end())
     throw InputError("--task-sample: ", in_quotes(set), " given; one of ", joined(sets, &tasks::TestSet::name, ", "),
         " required, and a number");
-  tasks::Batch batch = task.test_batch(static_cast<int>(chosen - sets.begin()), seed, sample, 1);
+  tasks::Batch batch = task.test_batch(static_cast<std::size_t>(chosen - sets.begin()), seed, sample, 1);
   if (length > 0 && length < std::ssize(batch.inputs))
     for (Numbers* numbers : {&batch.inputs, &batch.targets}) numbers->resize(static_cast<std::size_t>(length));
   give_sequence(

@@ -212,31 +212,32 @@ TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t 
 }
 
 std::string require_pass_memory(const PlannedPass& pass) {
-  const auto& [model, device, sequences, length, cached, remedy, loaded] = pass;
+  const TransformerOptions& model = pass.model;
   const auto caches =
-      static_cast<std::size_t>(2 * model.layers * cached * model.dim / model.heads * model.key_heads()) *
+      static_cast<std::size_t>(2 * model.layers * pass.cached * model.dim / model.heads * model.key_heads()) *
       sizeof(float);  // keys and values of each layer
-  std::size_t free = free_memory(device), weights = 0, peak = least_of(model, sequences, length, DType::f32);
+  std::size_t free = free_memory(pass.device), weights = 0,
+              peak = least_of(model, pass.sequences, pass.length, DType::f32);
   peak = std::max(peak, planned_peak(
                             [&] {
                               const Transformer planned(model);
                               weights = bytes_of(planned.parameters());
-                              if (loaded && free != 0) free += weights;
+                              if (pass.loaded && free != 0) free += weights;
                               if (free != 0 && peak + caches > free) return;
                               const NoGrad no_grad;
                               try {
-                                (void)planned(Tensor::zeros({sequences, length}, DType::i64));
+                                (void)planned(Tensor::zeros({pass.sequences, pass.length}, DType::i64));
                               } catch (const OutOfMemory&) {
                                 throw;
                               } catch (const Error&) {  // the scheme refuses that length, and the pass reports it
                               }
                             },
-                            device)) +
+                            pass.device)) +
          caches;
   const std::string kept = caches > 0 ? to_text(", ", bytes_text(caches), " keys and values") : "";
   return require_shown_memory(
-      to_text("reading ", sequences, " x ", length, " tokens (", bytes_text(weights), " weights", kept, ")"), peak,
-      free, remedy);
+      to_text("reading ", pass.sequences, " x ", pass.length, " tokens (", bytes_text(weights), " weights", kept, ")"),
+      peak, free, pass.remedy);
 }
 
 std::size_t planned_peak(const std::function<void()>& pass, Device like) {

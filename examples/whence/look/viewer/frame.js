@@ -216,7 +216,7 @@ export function choose(place) {
   show_cursor();
   write_address();
 }
-// What is wider than its room scrolls by keys, too.
+// Regions that are wider than their room scroll by keys, too.
 function let_keys_scroll() {
   for (const each of stage.querySelectorAll(".scroll, .frame")) {
     if (each.scrollWidth > each.clientWidth) dress(each, { tabindex: 0, role: "group", "aria-label": "scrolls sideways" });

@@ -5,7 +5,7 @@ import {
   button, clamped, command_code, counted, draw, format, make, name_cell, note, on_keys, right_cell, svg_text, table_of, unique
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, decode, part_of, place_text, sheet_of, telling, measured, tokens, word_of, words_of_place } from "./data.js";
+import { data, part_of, place_text, sheet_of, telling, measured, tokens, word_of, words_of_place } from "./data.js";
 import { choose, place_words, token_name } from "./frame.js";
 import { chart, dot, grid, path_through, reach_of, row_of, row_strip, seen_columns } from "./curves.js";
 import { answer_name, asked_after, is_right, percent, predictions } from "./answers.js";
@@ -59,8 +59,7 @@ const stop_rows = () => measured.filter(({ axes, name }) => axes === "h i j" && 
 function row_at(stop, name) {
   const own = sheet_here(name), found = stop?.rows?.find(({ probe }) => probe === name);
   if (!own || place().i >= own.rows) return null;
-  const numbers = found && (Array.isArray(found.value) ? found.value : decode(found, "value"));
-  return row_of(own, place().i).slice(0, keys_seen()).map((value, j) => value === null || !numbers ? value : numbers[j]);
+  return row_of(own, place().i).slice(0, keys_seen()).map((value, j) => value === null || !found ? value : found.value[j]);
 }
 const own_value = () => row_at(null, moving().name)?.[place().j] ?? null;
 // True if the bar of the selected key can be dragged.
