@@ -68,20 +68,22 @@ std::optional<Turnable> registered_knob(const Inspection& inspection, const std:
   return std::nullopt;
 }
 
-// Returns the first knob of the model's schemes, from the outermost inwards, that the layer has; else its scores.
-std::optional<Turnable> turned_in(const Inspection& inspection, index_t layer) {
+// Returns what the layer has of the knobs of the model's schemes, from the outermost inwards, and then its scores.
+std::vector<Turnable> turned_in(const Inspection& inspection, index_t layer) {
+  std::vector<Turnable> all;
   for (const SchemeSpec& spec : parse_schemes(inspection.subject().model->options().scheme))
     for (const SchemeSpec* inner = &spec.part(); inner; inner = inner->base())
       if (const std::string& knob = inner->info().knob; !knob.empty())
         if (auto found = registered_knob(inspection, knob, layer); found && has_place(inspection, found->at))
-          return found;
-  const Quantity* scores = pairs_named(inspection, layer, "scores", false);
-  return scores ? std::optional(Turnable{scores, layer, place_of(inspection, *scores)}) : std::nullopt;
+          all.push_back(*found);
+  if (const Quantity* scores = pairs_named(inspection, layer, "scores", false))
+    all.push_back({scores, layer, place_of(inspection, *scores)});
+  return all;
 }
 
 // One setting of the knob that was tried, and the query whose answer it moves the most.
 struct Trial {
-  const Turnable* turned;
+  Turnable turned;
   StoryPair pair;      // -1: all places along that axis
   std::string change;  // "=", "+=", "*="
   double effect = -1;  // change of the probability of the answer at `asked`
@@ -94,33 +96,44 @@ class Search {
   explicit Search(const Inspection& inspection)
       : inspection_(inspection), heads_(inspection.subject().model->options().heads) {
     const index_t layers = inspection.subject().model->options().layers;
-    for (index_t layer = 0; layer < layers; ++layer)
-      if (const auto found = turned_in(inspection, layer)) turned_.push_back(*found);
+    for (index_t layer = 0; layer < layers; ++layer) turned_.push_back(turned_in(inspection, layer));
     find_questions();
   }
 
-  // Tries rows, then single pairs of the best rows, and only if none of these moves an answer visibly, columns and whole heads.
+  // Tries the first knob of each layer. If none moves an answer visibly, takes a later one that does.
   std::optional<Knob> run() {
-    if (turned_.empty() || questions_.empty()) return std::nullopt;
+    std::optional<Trial> best;
+    for (std::size_t rank = 0; !questions_.empty() && (!best || best->effect <= visible); ++rank) {
+      std::vector<Turnable> knobs;
+      for (const std::vector<Turnable>& each : turned_)
+        if (rank < each.size()) knobs.push_back(each[rank]);
+      if (knobs.empty()) break;
+      if (const Trial found = best_of(knobs); !best || found.effect > visible) best = found;
+    }
+    return best ? std::optional(knob_at(*best)) : std::nullopt;
+  }
+
+ private:
+  // Tries rows, then single pairs of the best rows, and only if none of these moves an answer visibly, columns and whole heads.
+  Trial best_of(const std::vector<Turnable>& knobs) const {
     std::vector<Trial> rows, whole;
-    for (const Turnable& turned : turned_)
+    for (const Turnable& turned : knobs)
       for (index_t head = 0; head < (turned.has('h') ? heads_ : 1); ++head) {
         const index_t h = turned.has('h') ? head : -1;
         for (const index_t t : questions_)
-          if (turned.has('i')) rows.push_back(tried({&turned, {turned.layer, h, t, -1}, scaled(turned)}, {t}));
-        if (!turned.has('i')) whole.push_back(tried({&turned, {turned.layer, h, -1, -1}, scaled(turned)}, questions_));
+          if (turned.has('i')) rows.push_back(tried({turned, {turned.layer, h, t, -1}, scaled(turned)}, {t}));
+        if (!turned.has('i')) whole.push_back(tried({turned, {turned.layer, h, -1, -1}, scaled(turned)}, questions_));
       }
     const std::vector<Trial> best = first_of(rows.empty() ? whole : rows, 3);
     Trial chosen = best[0];
     for (const bool column : {false, true}) {
       if (column && rows.empty()) break;
       for (const Trial& each : first_of(at_keys(best, column), 1))
-        if (each.effect > visible || each.effect > chosen.effect) return knob_at(each);
+        if (each.effect > visible || each.effect > chosen.effect) return each;
     }
-    return knob_at(chosen);
+    return chosen;
   }
 
- private:
   static std::string scaled(const Turnable& turned) { return turned.is_unit() ? "=" : "*="; }
   static double low_end(const Trial& trial) { return trial.change == "+=" ? -5 : 0; }
   static double high_end(const Trial& trial) { return trial.change == "+=" ? 5 : trial.change == "=" ? 1 : 2; }
@@ -129,12 +142,12 @@ class Search {
   std::vector<Trial> at_keys(const std::vector<Trial>& rows, bool column) const {
     std::vector<Trial> all;
     for (const Trial& row : rows) {
-      const Turnable& turned = *row.turned;
+      const Turnable& turned = row.turned;
       const index_t i = turned.has('i') && !column ? row.asked : -1;
       const std::string change = turned.is_score() ? "+=" : scaled(turned);
       for (index_t j = 0; turned.has_key() && j <= row.asked; ++j)
         all.push_back(tried(
-            {&turned, {row.pair.layer, row.pair.head, i, j}, change}, column ? questions_ : std::vector{row.asked}));
+            {turned, {row.pair.layer, row.pair.head, i, j}, change}, column ? questions_ : std::vector{row.asked}));
     }
     return all;
   }
@@ -157,9 +170,9 @@ class Search {
   double before(index_t t) const { return inspection_.predictions()[static_cast<std::size_t>(t)]->wanted.probability; }
 
   std::string at(const Trial& trial) const {
-    std::string text = trial.turned->at;
-    if (!trial.turned->quantity->probe) return text;
-    const Axes axes(*trial.turned->quantity);
+    std::string text = trial.turned.at;
+    if (!trial.turned.quantity->probe) return text;
+    const Axes axes(*trial.turned.quantity);
     const auto [layer, head, i, j] = trial.pair;
     if (head >= 0) text += to_text(" head=", head * axes.extent('h') / heads_);
     if (i >= 0) text += to_text(" i=", i);
@@ -224,7 +237,7 @@ class Search {
 
   const Inspection& inspection_;
   index_t heads_;
-  std::vector<Turnable> turned_;  // one for each layer that has a knob
+  std::vector<std::vector<Turnable>> turned_;  // by layer
   std::vector<index_t> questions_;
 };
 
