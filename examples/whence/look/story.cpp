@@ -13,7 +13,6 @@ namespace whence::look {
 namespace {
 
 constexpr int stop_count = 11;
-constexpr double visible = 0.1;  // change of an answer's probability
 
 // Returns the quantity of pairs of that name in a layer, or null.
 const Quantity* pairs_named(const Inspection& inspection, index_t layer, const std::string& name, bool of_scheme) {
@@ -93,8 +92,8 @@ bool by_effect(const Trial& one, const Trial& other) { return one.effect > other
 
 class Search {
  public:
-  explicit Search(const Inspection& inspection)
-      : inspection_(inspection), heads_(inspection.subject().model->options().heads) {
+  Search(const Inspection& inspection, double visible)
+      : inspection_(inspection), visible_(visible), heads_(inspection.subject().model->options().heads) {
     const index_t layers = inspection.subject().model->options().layers;
     for (index_t layer = 0; layer < layers; ++layer) turned_.push_back(turned_in(inspection, layer));
     find_questions();
@@ -103,12 +102,12 @@ class Search {
   // Tries the first knob of each layer. If none moves an answer visibly, takes a later one that does.
   std::optional<Knob> run() {
     std::optional<Trial> best;
-    for (std::size_t rank = 0; !questions_.empty() && (!best || best->effect <= visible); ++rank) {
+    for (std::size_t rank = 0; !questions_.empty() && (!best || best->effect <= visible_); ++rank) {
       std::vector<Turnable> knobs;
       for (const std::vector<Turnable>& each : turned_)
         if (rank < each.size()) knobs.push_back(each[rank]);
       if (knobs.empty()) break;
-      if (const Trial found = best_of(knobs); !best || found.effect > visible) best = found;
+      if (const Trial found = best_of(knobs); !best || found.effect > visible_) best = found;
     }
     return best ? std::optional(knob_at(*best)) : std::nullopt;
   }
@@ -129,7 +128,7 @@ class Search {
     for (const bool column : {false, true}) {
       if (column && rows.empty()) break;
       for (const Trial& each : first_of(at_keys(best, column), 1))
-        if (each.effect > visible || each.effect > chosen.effect) return each;
+        if (each.effect > visible_ || each.effect > chosen.effect) return each;
     }
     return chosen;
   }
@@ -236,6 +235,7 @@ class Search {
   }
 
   const Inspection& inspection_;
+  double visible_;
   index_t heads_;
   std::vector<std::vector<Turnable>> turned_;  // by layer
   std::vector<index_t> questions_;
@@ -276,6 +276,6 @@ Turned turned(
   return made;
 }
 
-std::optional<Knob> knob_of(const Inspection& inspection) { return Search(inspection).run(); }
+std::optional<Knob> knob_of(const Inspection& inspection, double visible) { return Search(inspection, visible).run(); }
 
 }  // namespace whence::look

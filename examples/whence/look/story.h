@@ -49,7 +49,9 @@ struct Knob {
   double effect = 0;                 // largest change of the answer's probability at the knob's two ends
   std::vector<Turned> stops = {};    // eleven
 };
-// Returns nothing if no token has a target. REQUIRES: an inspection in f64; with f32, small effects are rounding
-[[nodiscard]] std::optional<Knob> knob_of(const Inspection& inspection);
+// Returns nothing if no token has a target. A change of an answer's probability by more than `visible` ends the search: the
+// schemes' knobs are tried from the outermost inwards, then the scores; if none moves that much, the first is taken.
+// REQUIRES: an inspection in f64; with f32, small effects are rounding
+[[nodiscard]] std::optional<Knob> knob_of(const Inspection& inspection, double visible = 0.1);
 
 }  // namespace whence::look
