@@ -325,6 +325,9 @@ def check_pictures(browser, path, data):
         browser.press(at, "ArrowRight", j=i)
         browser.press(at, "ArrowUp", head=max(0, head - 1))
         browser.press(at, "ArrowDown", head=head)
+        for share, j in ((0.99, 0), (0.01, i)) if scheme["picture"] in ("distance", "turn") else ():
+            browser.pointer(f"{at} svg", share, 0.5)
+            browser.at(j=j)
 
 def check_text(browser, path, data):
     browser.open(path, view="text", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
@@ -338,6 +341,7 @@ def check_moved(browser, path, data):
     browser.open(path, view="story", digits="true")
     browser.press("[data-focus=knob]", "End", "Home")
     knob = data["knob"]
+    assert len(browser.texts(".drawn .turned")) > 1, "dots at the moved positions"
     labels = [label.split(": ") for label in browser.texts(".step:nth-of-type(2) .strips svg", "getAttribute('aria-label')")]
     assert [label[0].split()[0] for label in labels] == ["positions", "position_logit", "pattern"], labels
     for label, words in labels:

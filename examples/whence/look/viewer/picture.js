@@ -3,9 +3,7 @@
 import { clamped, counted, draw, dress, folded, format, make, name_cell, on_keys, sum_of, svg_line, svg_text, table_of } from "./elements.js";
 import { state } from "./state.js";
 import { data, decode, measured, part_of, run_named, sheet_of, short, tokens, value_at } from "./data.js";
-import {
-  check_line, choose, follow_pointer, number_cell, of_selection, place_words, shown, single_run, stage, token_name
-} from "./frame.js";
+import { check_line, choose, follow_pointer, number_cell, place_words, shown, single_run, stage, token_name } from "./frame.js";
 import { chart, dot, grid, is_apart, path_through, reach_of, seen_columns } from "./curves.js";
 import { moved_row } from "./knob.js";
 
@@ -278,13 +276,3 @@ export const picture_steps = () => data.schemes.filter(({ picture }) => pictures
   const title = () => `${scheme.name}: ${(now = pictures[scheme.picture](scheme) ?? nothing()).title}`;
   return { title, wants: () => own(scheme).length, tells: () => now.words, picture: () => [now.element, now.follow] };
 });
-
-export function draw_picture(step) {
-  const section = make("section");
-  stage.append(section);
-  of_selection(() => {
-    const title = make("h2", {}, step.title()), [element, follow] = step.picture();
-    section.replaceChildren(title, make("p", {}, step.tells()), element);
-    return follow;
-  });
-}

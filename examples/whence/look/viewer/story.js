@@ -131,7 +131,7 @@ const zero = {
 };
 
 // ---- The view
-function draw_step({ title, tells, more = () => [], picture }, number) {
+export function draw_step({ title, tells, more = () => [], picture }, number) {
   const heading = make("h2"), words = make("p"), behind_words = make("div"), drawn = make("div", { class: "picture" });
   stage.append(make("section", { class: "step" }, make("div", {}, heading, words, behind_words), drawn));
   return of_selection(() => {
