@@ -101,11 +101,11 @@ function positions(scheme) {
       ...moved ? [...dots(frame, "dot turned", moved, moved_y, 2), dot(frame, "dot turned", moved[j], moved_y[j], 5)] : []] });
   return { title, follow, element: framed(scheme, title, picture), words: ["Dots are the keys of this query. The key ", token_name(j),
     " is at the position ", strong(here), ...between.map((n, k) => [k ? " and " : ", between the rows ", `${n} (`, strong(line[1][n]), ")"]).flat(),
-    "; its score gets ", strong(y[j]), "."] };
+    "; its score gets ", strong(y[j]), ".", ...moved ? [" Orange, after your move: ", strong(moved[j]), " and ", strong(moved_y[j]), "."] : []] };
 }
 
 // ---- The score by distance: the content of this query and this key, with the key at every place of the row
-// Pairs of dims turn. A token's turn is read off its vector before and after, whatever its speed.
+// Pairs of dims turn. A token's turn is read off its vector before and after, whatever its speed. RePo's width is no number of dims.
 function turn(scheme) {
   const before = (letter) => sheet_at(named(`normed_${letter}`) ?? named(letter)), after = (letter) => sheet_at(ending(scheme, `rotated_${letter}`));
   const [q, k, rq, rk, scores] = [before("q"), before("k"), after("q"), after("k"), sheet_at(named("scores"))], { i, j } = state;
