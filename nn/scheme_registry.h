@@ -69,6 +69,11 @@ struct ProbeInfo {
 };
 
 struct SchemeInfo {
+  // A drawing of one pair: all heads through a network, at this key or at its neighbours too; the score of its rotated
+  // dims, or the logit's term, by distance; the logit's term by position.
+  enum class Picture : unsigned char { none, heads, taps, turn, distance, positions };
+  using enum Picture;
+
   std::string name;                       // "cope"
   std::vector<std::string> aliases = {};  // accepted, never printed
   std::string title = {};                 // "Contextual Position Encoding"
@@ -79,6 +84,7 @@ struct SchemeInfo {
   // ("hidden.weight 3=1"). A probe of numbers from 0 to 1 is moved at one pair, another one in a whole head. Empty: the
   // content score of the pair.
   std::string knob = {};
+  Picture picture = none;              // drawn by the page of `whence look`
   std::vector<ProbeInfo> probes = {};  // all probes of its code
   bool takes_base = false;             // made from another scheme, named first in the parentheses
   // True if one instance serves all layers. By default each layer has its own, except that a scheme over a base does as

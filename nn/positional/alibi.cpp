@@ -37,6 +37,7 @@ const RegisterScheme registered{{.name = "alibi",
     .paper = "Press et al. 2022, arXiv:2108.12409",
     .equation = "A_ij = S_ij - m_h (i - j)",
     .knob = "bias",
+    .picture = SchemeInfo::distance,
     .probes = {ReadsByDistance::bias_probe("-m_h (i - j); where later keys are seen -m_h (|i - j| - 0.5 [j < i])")},
     .make = make_scheme<Alibi>}};
 

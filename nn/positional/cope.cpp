@@ -104,6 +104,7 @@ SchemeInfo CoPE::info() {
           option::words("interpolation", {"listing", "equation5"},
               "listing, or the swapped weights of Eq. 5 as printed, to see the error")},
       .knob = "gates",
+      .picture = SchemeInfo::positions,
       .probes = Contextual::probes("p_ij = min(sum_{l=j..i} g_il, p_max)  (CoPE, Eq. 4)", "p_max",
           {{"z", "b h i n", "the score of query i at each whole position",
                "z_i[n] = q_i.e[n], by sqrt(d) with z_scale=head  (CoPE, Eq. 7)"},

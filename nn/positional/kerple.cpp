@@ -59,6 +59,7 @@ const RegisterScheme registered{{.name = "kerple",
     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
     .options = {option::words("form", {"log", "power"}, "function by which the bias falls with the distance")},
     .knob = "bias",
+    .picture = SchemeInfo::distance,
     .probes = {ReadsByDistance::bias_probe("-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h")},
     .make = make_scheme<Kerple>}};
 

@@ -48,6 +48,7 @@ const RegisterScheme registered{{.name = "sandwich",
     .equation = "A_ij = S_ij + (sum_{m=1..D/2} cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))",
     .options = {option::integer("dim", 128, {2, 65536}, "D, the width of the embedding, an even number")},
     .knob = "bias",
+    .picture = SchemeInfo::distance,
     .probes = {ReadsByDistance::bias_probe("(sum_m cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))")},
     .variants = {"sandwich(dim=8)"},
     .make = make_scheme<Sandwich>}};

@@ -36,6 +36,11 @@ const char* scale_name(ProbeInfo::Scale scale) {
   return names[static_cast<int>(scale)];
 }
 
+const char* picture_name(SchemeInfo::Picture picture) {
+  static constexpr const char* names[] = {"none", "heads", "taps", "turn", "distance", "positions"};
+  return names[static_cast<int>(picture)];
+}
+
 // Replaces a head's masked pairs by 0, which the page never shows.
 Tensor without_masked(const Tensor& x, const Inspection& inspection, const Quantity& quantity) {
   if (!x.defined() || !quantity.probe || !Axes(quantity).has('h')) return x;
@@ -215,7 +220,8 @@ Json schemes_json(const TransformerOptions& model) {
   for (const SchemeSpec& spec : parse_schemes(model.scheme))
     for (const SchemeSpec* each = &spec; each; each = each->base()) {
       const SchemeInfo& info = each->info();
-      all.push_back({{"name", info.name}, {"title", info.title}, {"paper", info.paper}, {"equation", info.equation}});
+      all.push_back({{"name", info.name}, {"title", info.title}, {"paper", info.paper}, {"equation", info.equation},
+          {"picture", picture_name(info.picture)}});
     }
   return all;
 }

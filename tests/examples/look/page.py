@@ -3,6 +3,7 @@
 with the engine's.
 Usage: look_page.py WHENCE    ends with 77 without Chromium"""
 import base64
+import cmath
 import concurrent.futures
 import functools
 import itertools
@@ -207,7 +208,7 @@ def check_story(browser, path, data):
     """Its claim, its steps, the other answers of the sequence, and the heads that are silenced."""
     browser.open(path)
     assert [title.split(". ")[1] for title in browser.texts("h2") if ". " in title] == [
-        "Which tokens this head counts", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h2")
+        "Which tokens this head counts", "cope: position_logit by position", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h2")
     asked = data["predictions"][data["knob"]["i"]]
     assert asked["likeliest"][0][0] in browser.texts(".claim b")[0] and f"After {data['knob']['i']} " in browser.texts(".claim")[0]
     other = next(t for t, each in enumerate(data["predictions"]) if each and t != data["knob"]["i"])
@@ -291,6 +292,43 @@ def check_paths(browser, path, data):
     equal("the parts along the whole add up to it", [sum(along)], [at(route, "norm")])
     assert "scores" in browser.texts(".paths code")[0], "the chain of the first path"
 
+PICTURES = {"heads": ["dape"], "taps": ["cdape"], "turn": ["rope", "yarn", "xpos", "carope", "repo", "selective_rope"],
+            "distance": ["alibi", "cable", "fire", "forgetting", "kerple", "relative", "sandwich", "shaw", "t5", "transformer_xl"],
+            "positions": ["cope", "cope_alibi", "cope_mlp"]}
+
+def check_pictures(browser, path, data):
+    """The story shows the picture of each scheme, a base's too: its numbers are the row's, and the keyboard moves it."""
+    drawn = [scheme for scheme in data["schemes"] if scheme["picture"] != "none"]
+    for scheme in data["schemes"]:
+        assert scheme["name"] in PICTURES.get(scheme["picture"], [scheme["name"]]) and (scheme in drawn or all(scheme["name"] not in names for names in PICTURES.values()))
+    if not drawn or not any(data["predictions"]):
+        return
+    layer, head, i = data["layers"] - 1, data["heads"] - 1, min(9, len(data["tokens"]) - 1)
+    browser.open(path, view="story", layer=layer, head=head, i=i, j=i, digits="true")
+    titles = [title.split(". ")[1].split(": ")[0] for title in browser.texts(".step h2") if ": " in title]
+    assert titles == [scheme["name"] for scheme in drawn], f"{path.name}: {titles}"
+    assert all(equal == "true" for equal in browser.texts(".drawn .check", "dataset.equal")), f"{path.name}: {browser.texts('.drawn .check')}"
+    for scheme in drawn:
+        at = f"[data-focus='picture {scheme['name']}']"
+        label = browser.texts(f"{at} svg", "getAttribute('aria-label')")[0]
+        shown = [float(word) for word in label.split(": ")[1].split()]
+        pairs = [each for each in data["quantities"] if each["scheme_name"] == scheme["name"] and each["axes"] == "h i j"]
+        if scheme["picture"] in ("distance", "positions"):
+            equal(f"{path.name}: {label}", shown, row_of(data, pairs[-1]["name"], layer, head, i)[:i + 1])
+        elif scheme["picture"] != "turn":
+            equal(f"{path.name}: {label}", shown, [row_of(data, pairs[-1]["name"], layer, each, i)[i] for each in range(data["heads"])])
+        elif path.stem == "scheme rope":  # the other distances by the formula
+            q, k = ([complex(a, b) for a, b in zip(row[:len(row) // 2], row[len(row) // 2:])] for row in (row_of(data, name, layer, head, i) for name in "qk"))
+            score = lambda far: sum((a * b.conjugate() * cmath.exp(1j * far * 10000 ** (-m / len(q)))).real for m, (a, b) in enumerate(zip(q, k))) / math.sqrt(2 * len(q))
+            assert all(abs(value - score(i - j)) < 1e-4 for j, value in enumerate(shown)), (shown, [score(i - j) for j in range(i + 1)])
+        browser.press(at, "ArrowLeft", j=max(0, i - 1))
+        browser.press(at, "ArrowRight", j=i)
+        browser.press(at, "ArrowUp", head=max(0, head - 1))
+        browser.press(at, "ArrowDown", head=head)
+        for share, j in ((0.99, 0), (0.01, i)) if scheme["picture"] in ("distance", "turn") else ():
+            browser.pointer(f"{at} svg", share, 0.5)
+            browser.at(j=j)
+
 def check_text(browser, path, data):
     browser.open(path, view="text", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
     browser.press(".text", "ArrowRight", i=7)
@@ -303,6 +341,7 @@ def check_moved(browser, path, data):
     browser.open(path, view="story", digits="true")
     browser.press("[data-focus=knob]", "End", "Home")
     knob = data["knob"]
+    assert len(browser.texts(".drawn .turned")) > 1, "dots at the moved positions"
     labels = [label.split(": ") for label in browser.texts(".step:nth-of-type(2) .strips svg", "getAttribute('aria-label')")]
     assert [label[0].split()[0] for label in labels] == ["positions", "position_logit", "pattern"], labels
     for label, words in labels:
@@ -330,21 +369,17 @@ def check_heads(browser, path, data):
         equal(f"heads, {name}", shown, [value for head in heads for value in row_of(data, name, 1, head, 15)[:16]])
     hidden, weight = (numbers(part) for part in (first(data["quantities"], name="conv_hidden")["layers"][1],
                                                  first(data["parameters"], path="blocks.1.attention.position.output.weight")))
+    bias = numbers(first(data["parameters"], path="blocks.1.attention.position.output.bias"))[2]
     given = lambda j, tap, c: weight[(2 * 32 + c) * 3 + tap] * hidden[(c * 24 + 15) * 24 + j + tap - 1] if 0 <= j + tap - 1 < 24 else 0
     for j in (6, 0, 15):  # inside, and where taps reach over the edge
-        browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=j)
-        computed_equal(browser, ".sum .check")
-        unfold(browser, ".sum details")
-        bias, parts, total, engine = (float(title) for title in browser.texts(".sum .told td", "title"))
-        contributions = [float(word) for word in browser.texts(".sum .behind td")]
-        equal("sum", [engine], [row_of(data, "conv_bias", 1, 2, 15)[j]])
-        equal("contributions", contributions, [given(j, tap, c) for tap in range(3) for c in range(32)])
-        assert abs(total - bias - sum(contributions)) < 1e-9 * sum(map(abs, contributions)), f"{contributions}: {total - bias} expected"
-    rows = data["link_rows"][1]
-    browser.open(path, view="heads", quantity="conv_bias", layer=1, i=next(i for i in range(24) if i not in rows), j=0)
-    assert "links of these queries alone" in browser.texts(".sum")[0] and not browser.texts(".sum .check"), browser.texts(".sum")
-    browser.press(f"[data-focus='row {rows[0]}']", "Enter", i=rows[0])
-    computed_equal(browser, ".sum .check")
+        browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=j, digits="true")
+        computed_equal(browser, ".drawn .check")
+        unfold(browser, ".drawn details")
+        contributions = [given(j, tap, c) for c in range(32) for tap in range(3)]
+        equal("contributions", browser.texts(".given td", "title"), contributions)
+        equal("sum", browser.texts(".drawn .check b", "title"), [sum(contributions, bias)])
+        label = browser.texts(".drawn svg", "getAttribute('aria-label')")[0]
+        equal(label, label.split(": ")[1].split(), [row_of(data, "conv_bias", 1, head, 15)[j] for head in heads])
     browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=15)
     browser.press(".panels canvas", "ArrowLeft", j=14)
     browser.press(".panels canvas", "ArrowUp", head=1)
@@ -571,7 +606,7 @@ besides_of = lambda page: all_data_of(page, 'class="look-beside"')
 
 def check_sums(browser, path, _):
     browser.open(path, view="heads")
-    computed_equal(browser, ".sum .check")
+    computed_equal(browser, ".drawn .check")
 
 def check_served(browser, whence, folder):
     """`look --serve`: any bar of the row drags, by the engine's numbers in f64; others' requests are refused; a signal ends it."""
@@ -634,7 +669,7 @@ def main(whence):
             browser = idle.get()
             try:
                 check_every_view(browser, pages[name], ("light", "dark") if name in ("cope", "cdape") else ("light",))
-                for check in (check_equations, *CHECKS.get(name, ())):
+                for check in (check_equations, check_pictures, *CHECKS.get(name, ())):
                     check(browser, pages[name], data_of(pages[name]))
             finally:
                 idle.put(browser)

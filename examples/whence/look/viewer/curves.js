@@ -127,7 +127,7 @@ export const end_of = (text, room) => text.length <= room ? text : "\u2026" + te
 // Places are separate: bars, which no line joins.
 const half_step = (frame) => Math.min(9, 0.36 * (frame.x_of(1) - frame.x_of(0)));
 // Rounding of f32 is no move.
-const is_apart = (one, other) => Math.abs(one - other) > 1e-4 * Math.max(1, Math.abs(other));
+export const is_apart = (one, other) => Math.abs(one - other) > 1e-4 * Math.max(1, Math.abs(other));
 function columns(frame, values, is_turned) {
   const half = half_step(frame);
   values.forEach((value, j) => {

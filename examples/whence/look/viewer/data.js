@@ -96,7 +96,7 @@ export function words_of_place(quantity, { layer, shape }, at) {
 export const place_text = ({ of, along }) => [of, ...along.flat()].join(" ");
 
 const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
-                     n: "position n", r: "row", k: "column", w: "path", u: "tap" };
+                     n: "position n", r: "row", k: "column", w: "path" };
 export const word_of = (axis) => axis_words[axis] ?? axis;
 
 // of_pairs is true of quantities of pairs. telling chooses one: a scheme's quantity between 0 and 1 (such as gates),

@@ -4,7 +4,8 @@ import { state } from "./state.js";
 import { data, letters_of, measured, run_shown, same_numbers, sheet_made, sheet_of, telling, value_at } from "./data.js";
 import { of_selection, place_words, run_words, stage, token_name } from "./frame.js";
 import { fitting_cell, map_figure, maps_within, values_readout } from "./map.js";
-import { draw_network, draw_sum, networks } from "./network.js";
+import { picture_steps } from "./picture.js";
+import { draw_step } from "./story.js";
 
 const heads_quantities = () =>
   measured.filter((quantity) => quantity.scheme && letters_of(quantity).join(" ") === "h i j");
@@ -38,10 +39,7 @@ function draw_heads() {
     const figures = () => sheets.map((each) => map_figure(each, fitting_cell(each, clamped(room, 300, 900), 24)));
     return Object.assign(drawn, { query: state.i, follow: maps_within(maps, figures) }).follow;
   });
-  for (const network of networks()) {
-    draw_sum(network);
-    draw_network(network);
-  }
+  picture_steps().filter((step) => step.wants()).forEach((step, k) => draw_step(step, k + 1));
 }
 
 export const heads_view = {

@@ -11,6 +11,7 @@ import { row_strips } from "./curves.js";
 import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
 import { paths_table, paths_to, split } from "./paths.js";
 import { draw_turn, knob, moved_row, to_knob } from "./knob.js";
+import { picture_steps } from "./picture.js";
 import { has_engine } from "./engine.js";
 import { source } from "./source.js";
 
@@ -130,7 +131,7 @@ const zero = {
 };
 
 // ---- The view
-function draw_step({ title, tells, more = () => [], picture }, number) {
+export function draw_step({ title, tells, more = () => [], picture }, number) {
   const heading = make("h2"), words = make("p"), behind_words = make("div"), drawn = make("div", { class: "picture" });
   stage.append(make("section", { class: "step" }, make("div", {}, heading, words, behind_words), drawn));
   return of_selection(() => {
@@ -184,8 +185,8 @@ export const story_view = {
   draw() {
     const turn = make("section", { class: "turn", "aria-label": "move a number" });
     stage.append(make("p", {}, data.asks), data.rivals?.length ? rivals() : "", source.is_served ? other_input() : "", turn);
-    let after_move = () => {};
-    const show = draw_turn(turn, () => after_move()), elsewhere = make("p", { class: "note" });
+    const after_move = [], pictures = picture_steps();
+    const show = draw_turn(turn, () => after_move.forEach((redraw) => redraw())), elsewhere = make("p", { class: "note" });
     stage.append(elsewhere, questions());
     of_selection(() => {
       const away = knob() && !has_engine && ["layer", "head", "i"].some((key) => state[key] !== knob()[key]);
@@ -194,11 +195,11 @@ export const story_view = {
       show();
     });
     let number = 0;
-    for (const step of [counts, learns, ways, zero]) {
+    for (const step of [counts, ...pictures, learns, ways, zero]) {
       if (!step.wants()) continue;
       if (step === learns && has_moments()) stage.append(make("p", { class: "moment" }, controls.moment.label));
       const redraw = draw_step(step, ++number);
-      if (step === counts) after_move = redraw;
+      if (step === counts || pictures.includes(step)) after_move.push(redraw);
     }
     stage.append(make("p", {}, button("Explore every number \u203a", "explore", () => update({ view: "quantities" }), { class: "go" })));
   },

@@ -16,9 +16,9 @@ import { label_of } from "./map.js";
 // A number is a quantity, a layer and an index into the layer's array; number_of takes the selected place.
 const of_probe = (probe) => measured.find((quantity) => quantity.probe === probe);
 const array_of = ({ quantity, layer }, field) => decode(part_of(quantity, layer), field);
-export const number_at = (number, field) => array_of(number, field)?.[number.index];
+const number_at = (number, field) => array_of(number, field)?.[number.index];
 
-export function number_of(quantity) {
+function number_of(quantity) {
   const part = quantity && !quantity.parameter && part_of(quantity, state.layer);
   if (!part) return null;
   const index = letters_of(quantity).reduce((sum, letter, axis) =>
@@ -77,12 +77,6 @@ function complete(number, side) {
   return rows.length >= tokens.length || rows.includes(own) || (own === undefined && side === "to");
 }
 
-// Returns a number's inputs from one quantity, the largest product first; null if links are missing.
-export function made_of(number, quantity) {
-  const known = linked(number, "to").some(({ from }) => from === quantity.probe) && complete(number, "to");
-  return known ? terms_of(number, "to", "value").filter((each) => each.number.quantity === quantity) : null;
-}
-
 function explain_words(number, of) {
   const place = words_of_place(number.quantity, part_of(number.quantity, number.layer), state_of(number));
   return `${data.command} --explain "${of}${place_text(place)}"`;
@@ -102,7 +96,7 @@ function row_link(number, i) {
 }
 
 // Says why a side has no table; null if it has one.
-export function lacking_words(number, side, of) {
+function lacking_words(number, side, of) {
   const kind = data.causes[cause_of_number(number)]?.kind;
   if (kind === "masked") return by_command(number, of, "The mask hides this pair: it is no part of the model.");
   if (linked(number, side).length) {
@@ -117,7 +111,7 @@ export function lacking_words(number, side, of) {
 }
 
 // Links are kept where their sum is autograd's number; elsewhere the page claims nothing.
-export const is_left_out = ({ quantity, layer }) =>
+const is_left_out = ({ quantity, layer }) =>
   data.left_out?.some(([of_layer, from]) => of_layer === layer && from === quantity.probe);
 const left_out_words = "Left out: the parts of its gradient do not add up to autograd\u2019s number. The reason is " +
   "rounding, which --dtype f64 removes, or an op whose backward is not its derivative.";
@@ -267,4 +261,4 @@ export function draw_worked() {
       make("div", { class: "sides" }, [value_side, gradient_side].map((side) => make("div", {}, side(number)))));
   });
 }
-export const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201cshown\u201d.";
+const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201cshown\u201d.";
