@@ -16,6 +16,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import string
@@ -113,6 +114,7 @@ Records = dict[tuple[str, str], SimpleNamespace]  # by table and preset
 exact = lambda number: repr(float(number)).removesuffix(".0")
 blank_record = lambda table, preset: SimpleNamespace(table=table, preset=preset, facts={}, printed=[], numbers={})
 seconds_of = lambda *records: sum(float(record.facts.get("core-seconds", 0)) / 2 for record in records if record)  # on two cores
+time_text = lambda seconds: f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.{int(seconds < 600)}f} min"
 probability = lambda p: "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
 
 
@@ -171,11 +173,10 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
 def lengths(table: SimpleNamespace, record: SimpleNamespace, columns: list[str]) -> str:
     """Our lengths, as trained and the longest tested, beside the paper's columns: "64 to 4 096 bytes (128: 8192 (64x))"."""
     names, most = " and ".join(columns), max(table.columns[column]["times"] for column in columns)
-    if not most:
-        return names
-    trained = int(table.columns[columns[0]]["at"].get("length") or lab.settings_of(table.presets[record.preset]["set"])["length"])
+    said = re.findall(r"(?<![\w-])length=(\d+)", record.facts.get("lab", "") or table.presets.get(record.preset, PRESET)["set"])
+    trained = int(table.columns[columns[0]]["at"].get("length") or [0, *said][-1])
     ours = " to ".join(f"{length:,}".replace(",", " ") for length in dict.fromkeys((trained, trained * most)))
-    return f"{ours} {'tokens' if '.safetensors' in record.facts.get('text', '') else 'bytes'} ({names})"
+    return f"{ours} {'tokens' if '.safetensors' in record.facts.get('text', '') else 'bytes'} ({names})" if most and trained else names
 
 
 def regime(column: dict) -> tuple:
@@ -234,13 +235,6 @@ def markdown(head: str, rows: Iterable[Iterable]) -> str:
     return f"| {head} |\n|" + "---|" * (head.count("|") + 1) + "\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
-def time_text(seconds: float) -> str:
-    for unit, name in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 1.5 * unit:
-            return f"{seconds / unit:.{int(seconds < 10 * unit)}f} {name}"
-    return f"{seconds:.0f} s"
-
-
 def listing(papers: SimpleNamespace, records: Records) -> str:
     text = ""
     for table in papers.tables.values():
@@ -293,9 +287,8 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
             table, record = papers.tables[name], kept[name]
             figure = record.facts.get("figure", "")
             page += f"- {name}: {table.what}. {table.note} " + (f"![{table.what}]({figure})" if figure.endswith("g") else figure) + "\n"
-            if record.printed:
-                page += "\n  <details><summary>what it prints</summary>\n\n" + "".join(f"  {line}\n" for line in ("```", *record.printed, "```"))
-                page += "\n  </details>\n\n"
+            lines = "<details><summary>what it prints</summary>", "", "```", *record.printed, "```", "", "</details>"
+            page += "\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines) + "\n" if record.printed else ""
         page += "".join(f"\nNot made: {name}, {papers.tables[name].what}. {papers.tables[name].note}\n" for name in missing)
     return page
 
