@@ -59,7 +59,7 @@ def novels(database: bytes) -> list[str]:
 
 def austen() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        printed(["apt-get", "download", "r-cran-janeaustenr"], folder, "a Debian machine with a network")
+        printed(["apt-get", "download", "r-cran-janeaustenr"], folder, "a Debian machine with a network, after apt-get update,")
         package, = pathlib.Path(folder).glob("*.deb")
         files = files_of(printed(["dpkg-deb", "--fsys-tarfile", package.name], folder, "dpkg"))
     return {"": "\n\n".join(novels(next(files[name] for name in files if name.endswith("/data/Rdata.rdb")))).encode()}
