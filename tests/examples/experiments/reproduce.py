@@ -109,11 +109,10 @@ def test_recorded():
             refused(words, reproduce.read_records, again)
     found = pd.concat([reproduce.judged(papers.tables[record.table], record).assign(table=record.table) for record in records.values()])
     assert {"dape/table5", "dape/protocol"} <= {*found.table[found.duplicated("key")]} and len(found) > 200  # the runs of dape/figure2 again
-    for name, table in papers.tables.items():  # every row has what its class says
-        each = records.get((name, "mini"))
-        has = each and (each.numbers if table.kind == "compared" else each.printed or "figure" in each.facts)
-        assert bool(has) == (table.kind != "not made") and (has or table.note), name
-        assert not each or not (figure := each.facts.get("figure", "")).endswith(".svg") or (reproduce.PAPERS / figure).is_file(), name
+    for (name, _), record in records.items():  # every record has what its row's class says
+        kind, figure = papers.tables[name].kind, record.facts.get("figure", "")
+        assert kind != "not made" and (record.numbers if kind == "compared" else record.printed or figure), name
+        assert not figure.endswith(".svg") or (reproduce.PAPERS / figure).is_file(), name
 
 
 def test_lengths_of_a_regime_are_one_test():
