@@ -43,9 +43,9 @@ GUESS = "best guess"  # the last method, which needs no model
 
 # ---- The papers' tables
 
-# Fields beside what and place. The presets mini, small and paper begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
+# Fields beside what and place. The presets begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
 BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
-             presets=("mini", "small", "paper"), mini={}, small={}, paper={}, columns={}, rows=[], better=[], run=[])
+             presets=("mini", "deep", "small", "paper"), mini={}, deep={}, small={}, paper={}, columns={}, rows=[], better=[], run=[])
 PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3}
 COLUMN = {"task": "", "set": "", "times": 0, "step": 0}  # the source of its numbers: test set, times the training length, validation; or axes
 
@@ -457,7 +457,7 @@ def main(words: list[str] | None = None) -> int:
     add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: every table with the preset")
     add("--list", action="store_true", help="every table and figure: its question, how it is made here, what came out")
     add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
-    add("--preset", default="mini", choices=["mini", "small", "paper"], help="mini for a laptop, small for a night, or the paper's sizes (mini)")
+    add("--preset", default="mini", choices=BLANK["presets"], help="mini for a laptop, deep for an hour, small for a night, or the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
     add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated")
     add("--data", default="", help="the text on which language models are trained")
