@@ -47,9 +47,10 @@ GUESS = "best guess"  # the last method, which needs no model
 
 # ---- The papers' tables
 
-# Fields beside what and place. The presets mini, small and paper begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
+# Fields beside what and place. A table of `ours` is none of the paper. The presets begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
 BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
-             presets=("mini", "small", "paper"), mini={}, small={}, paper={}, columns={}, rows=[], better=[], run=[])
+             presets=("mini", "deep", "small", "paper"), mini={}, deep={}, small={}, paper={}, columns={}, rows=[], better=[], run=[],
+             ours=False)
 PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3}
 COLUMN = {"task": "", "set": "", "times": 0, "step": 0}  # the source of its numbers: test set, times the training length, validation; or axes
 
@@ -269,13 +270,14 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     page += markdown("paper | tables and figures | trained and compared | computed | not made | comparisons | hold | do not | "
                      "not decided at this size | two cores", [
         [papers.titles[paper], len(names), *(len(of(names, kind)) for kind in KINDS), *counts.loc[names].sum(),
-         time_text(seconds_of(*map(kept.get, names)))] for paper, names in own.items()])
+         time_text(seconds_of(*map(kept.get, names)))]
+        for paper, names in ((paper, [name for name in names if not papers.tables[name].ours]) for paper, names in own.items())])
     page += f"\n{by_chance(once)}\n"
     for paper, names in own.items():
         compared, computed, missing = (of(names, kind) for kind in KINDS)
         page += f"\n## {papers.titles[paper]}\n\n"
         page += markdown("trained and compared | question | comparisons | hold | do not | not decided | two cores", [
-            [name, papers.tables[name].what, *counts.loc[name], time_text(seconds_of(kept[name]))] for name in compared])
+            [name + " (ours)" * papers.tables[name].ours, papers.tables[name].what, *counts.loc[name], time_text(seconds_of(kept[name]))] for name in compared])
         rows: dict[tuple, list[str]] = {}  # comparisons of one method with equal outcomes share a row
         for (name, better, worse), each in found[found.table.isin(names)].groupby(["table", "better", "worse"], sort=False):
             at = ["; ".join((each["column"] + each.mark)[each.verdict == verdict]) for verdict in VERDICTS]
@@ -498,7 +500,7 @@ def main(words: list[str] | None = None) -> int:
     add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: every table with the preset")
     add("--list", action="store_true", help="every table and figure: its question, how it is made here, what came out")
     add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
-    add("--preset", default="mini", choices=["mini", "small", "paper"], help="mini for a laptop, small for a night, or the paper's sizes (mini)")
+    add("--preset", default="mini", choices=BLANK["presets"], help="mini for a laptop, deep for an hour, small for a night, or the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
     add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated")
     add("--data", default="", help="the text on which language models are trained")
