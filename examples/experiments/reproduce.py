@@ -277,7 +277,8 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
         compared, computed, missing = (of(names, kind) for kind in KINDS)
         page += f"\n## {papers.titles[paper]}\n\n"
         page += markdown("trained and compared | question | comparisons | hold | do not | not decided | two cores", [
-            [name + " (ours)" * papers.tables[name].ours, papers.tables[name].what, *counts.loc[name], time_text(seconds_of(kept[name]))] for name in compared])
+            [name + " (ours)" * papers.tables[name].ours, papers.tables[name].what, *counts.loc[name], time_text(seconds_of(kept[name]))]
+            for name in compared])
         rows: dict[tuple, list[str]] = {}  # comparisons of one method with equal outcomes share a row
         for (name, better, worse), each in found[found.table.isin(names)].groupby(["table", "better", "worse"], sort=False):
             at = ["; ".join((each["column"] + each.mark)[each.verdict == verdict]) for verdict in VERDICTS]
