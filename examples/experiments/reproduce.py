@@ -47,7 +47,8 @@ GUESS = "best guess"  # the last method, which needs no model
 
 # ---- The papers' tables
 
-# Fields beside what and place. A table of `ours` is none of the paper. The presets begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
+# Fields beside what and place. The presets begin with those of `sizes`. A table that `reads` text or code of the user is of lm. A table that is
+# `ours` is not the paper's, and is not counted with them.
 BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
              presets=("mini", "deep", "small", "paper"), mini={}, deep={}, small={}, paper={}, columns={}, rows=[], better=[], run=[],
              ours=False)
