@@ -128,6 +128,52 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
     ++rows;
   }
   CHECK(rows == 5);  // a head, a rule and three papers
+  const std::string cell = R"( \| (\d+))";
+  int sums[4] = {};  // tables and figures, compared, computed, not made
+  for (const auto& row : all_matches(text_of(root / "examples/whence/papers/README.md"),
+           R"(^\| [^|]* \(arXiv:[0-9.]+\))" + cell + cell + cell + cell))
+    for (int k = 0; k < 4; ++k) sums[k] += std::stoi(row[static_cast<std::size_t>(k) + 1]);
+  CHECK(test::has(replaced(readme, "\\s+", " "),
+      to_text("Of their ", sums[0], " tables and figures ", sums[1],
+          " are trained again at a laptop's size, on novels and on "
+          "our own source in place of the papers' corpora; ",
+          sums[2], " are computed, with nothing to compare; ", sums[3], " are not made")));
+}
+
+TEST_CASE("documents: what the README says of a GPU stands on the newest pages that have it") {
+  const std::string readme = replaced(text_of(root / "README.md"), "\\s+", " ");
+  std::set<fs::path> pages;
+  for (const auto& each : fs::directory_iterator(root / "cuda/results")) pages.insert(each.path() / "README.md");
+  const auto newest = [&](const std::string& pattern) {
+    for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
+      const std::string text = text_of(*page);
+      const auto commit = all_matches(text, R"(\(commit (\w+))"), found = all_matches(text, pattern);
+      if (!found.empty() && !commit.empty()) return std::pair{commit[0][1], found};
+    }
+    FAIL("no page of cuda/results has ", pattern);
+    return std::pair<std::string, decltype(all_matches("", ""))>{};
+  };
+  const auto [of_checks, checks] = newest(R"(conformance \| passed .* (\d+) checks run, 0 failed)");
+  CHECK(test::has(readme, to_text("all ", checks[0][1], " conformance checks of commit ", of_checks, " passed")));
+  const auto [of_steps, steps] = newest(R"(^\| (?:alibi|cope|dape\(kerple\)|cdape\(kerple\)) \| (\d+) \|)");
+  REQUIRE(steps.size() == 4);
+  const auto thousand = [&](std::size_t k) { return std::lround(std::stod(steps[k][1]) / 1000); };
+  CHECK(test::has(readme, to_text("At ", of_steps, " a bf16 step of GPT-2's 124M, as one graph, made ", thousand(0),
+                              " thousand tokens/s with ALiBi, ", thousand(1), " with CoPE, ", thousand(2),
+                              " with DAPE and ", thousand(3), " with CDAPE")));
+  const auto [of_torch, beside] = newest(R"(^\| bf16 \| .* \| ([0-9.]+) \|$)");
+  CHECK((of_torch == of_steps && test::has(readme, to_text("it is ", beside[0][1], " times PyTorch"))));
+}
+
+TEST_CASE("documents: the README's figures of the paper's flip-flop are those of its table") {
+  const std::string readme = replaced(text_of(root / "README.md"), "\\s+", " "),
+                    table = text_of(root / "examples/whence/papers/cope.toml");
+  const std::string part = table.substr(table.find("[table.table2-flip_flop]"), 1200);
+  std::string figures;
+  for (const auto& row : all_matches(part, R"(\[([0-9.]+), [0-9.]+\]\])"))
+    figures = row[1] + (figures.empty() ? "" : ", " + figures);
+  CHECK(figures == "4.9, 20.3, 21.7");
+  CHECK(test::has(readme, "the paper's on sparse strings, of 512 tokens, are 4.9, 20.3 and 21.7"));
 }
 
 // Lines of a file that a stop leads to are found early in it: the formula, or the loop, that the tour is for.

@@ -23,6 +23,8 @@ def main(source, folder):
     lines = lines_of((clone / "README.md").read_text())
     if len(lines) < 9:
         sys.exit(f"walk.py: {len(lines)} lines found in README.md; the two commands, that of g++ and the block of whence required")
+    table = re.search(r"^(scheme +in distribution %.*?)\n```", (clone / "README.md").read_text(), re.S | re.M)[1].split("\n")
+    table = table if "avx512f" in pathlib.Path("/proc/cpuinfo").read_text() else table[:1]
     with subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=clone) as shell:
         for line in lines:
             if line.startswith(LEFT_OUT):
@@ -42,6 +44,11 @@ def main(source, folder):
             print(f"{match[1]:>4} {time.monotonic() - began:7.1f} s  {line}", flush=True)
             if match[1] != "0":
                 sys.exit("".join(said[-20:]))
+            rows = table if line.startswith("./examples/quickstart") else []  # digits are those of one kind of processor
+            if lacking := [row for row in rows if f"{row}\n" not in "".join(said)]:
+                sys.exit(f"walk.py: README.md's {lacking[0]!r} is not what the quickstart prints")
+            if "--edit" in line and abs(float(re.search(r"^gates .* (\S+)$", "".join(said), re.M)[1])) < 0.1:
+                sys.exit(f"walk.py: the edit changes the loss by less than 0.1:\n{''.join(said)}")
         shell.stdin.close()
     print(f"walk.py: {len(lines)} lines of README.md, in its order, in a clone that ran nothing else")
 

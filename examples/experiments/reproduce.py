@@ -16,7 +16,9 @@ import json
 import math
 import os
 import pathlib
+import re
 import shlex
+import shutil
 import string
 import subprocess
 import sys
@@ -39,13 +41,17 @@ PAPERS = lab.ROOT / "examples/whence/papers"
 RECORDED, FILES = PAPERS / "recorded.jsonl", ("cope.toml", "dape.toml", "dape_v2.toml")  # a file may refer to those before it
 HOLDS, DOES_NOT, OPEN = VERDICTS = ("holds", "does not", "not decided at this size")
 MEASURES = {**{name: column for column, name in lab.COMPARED.items()}, "Delta-P": "delta_p"}
+KINDS = ("compared", "computed", "not made")
+LARGEST = 150_000  # bytes of a figure that is kept
 GUESS = "best guess"  # the last method, which needs no model
 
 # ---- The papers' tables
 
-# Fields beside what and place. The presets mini, small and paper begin with those of `sizes`. A table that `reads` text or code of the user is of lm.
+# Fields beside what and place. The presets begin with those of `sizes`. A table that `reads` text or code of the user is of lm. A table that is
+# `ours` is not the paper's, and is not counted with them.
 BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
-             presets=("mini", "small", "paper"), mini={}, small={}, paper={}, columns={}, rows=[], better=[], run=[])
+             presets=("mini", "deep", "small", "paper"), mini={}, deep={}, small={}, paper={}, columns={}, rows=[], better=[], run=[],
+             ours=False)
 PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3}
 COLUMN = {"task": "", "set": "", "times": 0, "step": 0}  # the source of its numbers: test set, times the training length, validation; or axes
 
@@ -100,21 +106,23 @@ def read_table(name: str, given: dict, tables: dict, texts: dict[str, str], size
         raise ValueError(bad[0])
     table.task = list(dict.fromkeys(task for task in (table.task or "lm" * bool(table.reads), *(each["task"] for each in columns.values())) if task))
     table.schemes = list(dict.fromkeys([*table.schemes, *(scheme for scheme, _ in table.methods.values())]))
-    table.kind = "compared" if table.presets and table.methods else "commanded" if table.run else "not ours"
+    table.kind = "compared" if table.claims else "computed" if table.run else "not made"
     return table
 
 
-# ---- Records: facts of a table's runs (date, vectors, lab, ...), and numbers by method and column, then by seed
+# ---- Records: facts of a table's runs (date, vectors, lab, ...), lines that its commands printed, and numbers by method and column, then by seed
 
 Records = dict[tuple[str, str], SimpleNamespace]  # by table and preset
 exact = lambda number: repr(float(number)).removesuffix(".0")
-blank_record = lambda table, preset: SimpleNamespace(table=table, preset=preset, facts={}, numbers={})
+blank_record = lambda table, preset: SimpleNamespace(table=table, preset=preset, facts={}, printed=[], numbers={})
 seconds_of = lambda *records: sum(float(record.facts.get("core-seconds", 0)) / 2 for record in records if record)  # on two cores
+time_text = lambda seconds: f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.{int(seconds < 600)}f} min"
 probability = lambda p: "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}"
 
 
 def read_records(path: str | os.PathLike) -> Records:
-    """A line has a table's facts, or the numbers of one of its methods: by column a list with a number of each seed, or null."""
+    """A line has a table's facts and what its commands printed, or the numbers of one of its methods: by column a list with a number of each seed,
+    or null."""
     records: Records = {}
     for number, fields in enumerate(lab.lines_of(pathlib.Path(path)), 1):
         try:
@@ -124,6 +132,7 @@ def read_records(path: str | os.PathLike) -> Records:
                 record.numbers |= {(method, column): {seed: float(value) for seed, value in enumerate(values) if value is not None}
                                    for column, values in fields.items()}
             else:
+                record.printed = list(map(outside.shown, fields.pop("printed", [])))
                 record.facts |= fields
                 [(float if name == "core-seconds" else str.strip)(value) for name, value in fields.items()]
         except (KeyError, ValueError, TypeError, AttributeError) as problem:
@@ -139,7 +148,8 @@ def write_records(folder: pathlib.Path, papers: SimpleNamespace, records: Record
         rows: dict[str, dict] = {}
         for (method, column), values in record.numbers.items():
             rows.setdefault(method, {"method": method})[column] = [values.get(seed) for seed in range(max(values, default=-1) + 1)]
-        lines += [{"table": table, "preset": preset, **fields} for fields in [record.facts, *rows.values()]]
+        facts = {**record.facts, **({"printed": record.printed} if record.printed else {})}
+        lines += [{"table": table, "preset": preset, **fields} for fields in [facts, *rows.values()]]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recorded.tmp").write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
     (folder / "recorded.tmp").replace(folder / "recorded.jsonl")
@@ -162,14 +172,34 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
     return as_seen if p < 0.05 else OPEN, f"Welch's test, {seeds}: {probability(p)}", p
 
 
+def lengths(table: SimpleNamespace, record: SimpleNamespace, columns: list[str]) -> str:
+    """Our lengths, as trained and the longest tested, beside the paper's columns: "64 to 4 096 bytes (128: 8192 (64x))"."""
+    names, most = " and ".join(columns), max(table.columns[column]["times"] for column in columns)
+    said = re.findall(r"(?<![\w-])length=(\d+)", record.facts.get("lab", "") or table.presets.get(record.preset, PRESET)["set"])
+    trained = int(table.columns[columns[0]]["at"].get("length") or [0, *said][-1])
+    ours = " to ".join(f"{length:,}".replace(",", " ") for length in dict.fromkeys((trained, trained * most)))
+    return f"{ours} {'tokens' if '.safetensors' in record.facts.get('text', '') else 'bytes'} ({names})" if most and trained else names
+
+
+def regime(column: dict) -> tuple:
+    """Columns of one regime differ in length beyond the trained one, or in the step of one training."""
+    return column["task"], column["set"], column["times"] > 1, column["step"] > 0, *column["at"].items()
+
+
 def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
-    """A row for each comparison with numbers of both: better, worse, column, verdict, test, p."""
-    rows = []
-    for better, worse, column in table.claims:
-        ours = [list(record.numbers.get((method, column), {}).values()) for method in (better, worse)]
-        if all(ours):
-            rows.append((better, worse, column, *decide(*(ours[::-1] if table.higher_is_better else ours))))
-    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p"]).astype({"p": float})
+    """A row for each pair of methods at a regime: better, worse, columns, verdict, test, p, key. One test takes each seed's mean over the columns
+    that the paper compares, of perplexity's logarithm or of another measure. Equal keys are the same runs at the same regime, in any tables."""
+    rows, number = [], math.log if record.facts.get("measure") == "perplexity" else float
+    of = lambda method, column: record.numbers.get((method, column), {})
+    both = lambda pair, at, columns: [column for column in columns if regime(table.columns[column]) == at and all(of(each, column) for each in pair)]
+    for *pair, at in dict.fromkeys((better, worse, regime(table.columns[column])) for better, worse, column in table.claims):
+        if columns := both(pair, at, [column for *methods, column in table.claims if methods == pair]):
+            means = [[float(np.mean([number(of(method, column)[seed]) for column in columns])) for seed in of(method, columns[0])
+                      if all(seed in of(method, column) for column in columns)] for method in pair]
+            first = both(pair, at, table.columns)[0]
+            key = at[:4], *((table.methods[method][0], *list(of(method, first).values())[:3]) for method in pair)
+            rows.append((*pair, lengths(table, record, columns), *decide(*(means[::-1] if table.higher_is_better else means)), key))
+    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "key"]).astype({"p": float})
 
 
 def corrected(p: pd.Series) -> pd.Series:
@@ -189,35 +219,28 @@ def by_chance(found: pd.DataFrame) -> str:
 
 
 def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
-    """Our numbers next to the paper's, and the verdicts; of the methods `only`, if there are any."""
+    """Our numbers next to the paper's, of the methods `only` if there are any, and the verdicts."""
     rows, digits = [], {"perplexity": 3, "bits per byte": 4}.get(record.facts.get("measure"), 2)
-    record = SimpleNamespace(numbers={cell: each for cell, each in record.numbers.items() if not only or cell[0] in (*only, GUESS)})
     for method, column in itertools.product([*(only or table.methods), GUESS], table.columns):
         ours, printed = list(record.numbers.get((method, column), {}).values()), table.printed.get((method, column))
         if ours or printed:
             mean = f"{np.mean(ours):.{digits}f}" + (f" ({np.std(ours, ddof=1):.{digits}f})" if len(ours) > 1 else "") if ours else "-"
             paper = exact(printed[0]) + ("" if math.isnan(printed[1]) else f" ({exact(printed[1])})") if printed else "-"
-            rows.append((method, column, mean, "-" if method == GUESS else len(ours), paper))
+            rows.append((method, lengths(table, record, [column]), mean, "-" if method == GUESS else len(ours), paper))
     text = f'{pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"]).to_string(index=False)}\n'
     found = judged(table, record)
-    return text + (f"\n{found.drop(columns='p').to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else "")
+    text += f"\n{found.drop(columns=['p', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
+    return "\n".join([text, *record.printed])
 
 
 def markdown(head: str, rows: Iterable[Iterable]) -> str:
     return f"| {head} |\n|" + "---|" * (head.count("|") + 1) + "\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
-def time_text(seconds: float) -> str:
-    for unit, name in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 1.5 * unit:
-            return f"{seconds / unit:.{int(seconds < 10 * unit)}f} {name}"
-    return f"{seconds:.0f} s"
-
-
 def listing(papers: SimpleNamespace, records: Records) -> str:
     text = ""
     for table in papers.tables.values():
-        how = ", ".join(table.presets) or ("commands" if table.run else f"lacks {table.note}")
+        how = ", ".join(table.presets) or ("commands" if table.run else f"not made. {table.note}")
         text += f"{table.name:<28}{table.what} ({table.place}); {how}\n"
         for record in (record for (name, _), record in records.items() if name == table.name):
             holds = f", {(found.verdict == HOLDS).sum()} of {len(found)} hold" if len(found := judged(table, record)) else ""
@@ -233,32 +256,44 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     kept = {name: next((records[name, preset] for preset in table.presets or ["mini"] if (name, preset) in records), None)
             for name, table in papers.tables.items()}
     found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True)
-    found["mark"] = ["†" if p >= 0.05 and verdict != OPEN else "" for p, verdict in zip(corrected(found.p), found.verdict)]
-    counts = pd.crosstab(found.table, found.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
+    found["first"], once = found.groupby("key").table.transform("first"), found[~found.duplicated("key")]
+    found["mark"] = (corrected(once.p) >= 0.05).reindex(found.index, fill_value=False).map({True: "†", False: ""}).where(found.verdict != OPEN, "")
+    found["mark"] += [f" [{first}]" if first != table else "" for first, table in zip(found["first"], found.table)]
+    counts = pd.crosstab(once.table, once.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
     counts.insert(0, "comparisons", counts.sum(axis=1))
+    of = lambda names, kind: [name for name in names if papers.tables[name].kind == kind and (kept[name] or kind == "not made")]
     own = {paper: [name for name in papers.tables if name.startswith(f"{paper}/")] for paper in papers.titles}
     facts = pd.DataFrame([record.facts for record in records.values()], columns=["machine", "vectors", "date", "program", "text"]).fillna("")
     machines, dates, programs, texts = ("; ".join(sorted({*each} - {""})) for each in (
         facts.machine + ", " + facts.vectors, facts.date.str[:10], facts.program, facts.text))
     page = (f"{page_head()}Machine: {machines}.\nDate: {dates}.\nProgram: {programs}.\nTexts: {texts}.\nTimes are for all runs of a table on two "
             "idle cores. Runs that two tables share count in both, but were trained once.\n\n")
-    page += markdown("paper | tables and figures | recorded | comparisons | hold | do not | not decided at this size | two cores", [
-        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counts.loc[names].sum(),
-         time_text(seconds_of(*map(kept.get, names)))] for paper, names in own.items()])
-    page += f"\n{by_chance(found)}\n"
+    page += markdown("paper | tables and figures | trained and compared | computed | not made | comparisons | hold | do not | "
+                     "not decided at this size | two cores", [
+        [papers.titles[paper], len(names), *(len(of(names, kind)) for kind in KINDS), *counts.loc[names].sum(),
+         time_text(seconds_of(*map(kept.get, names)))]
+        for paper, names in ((paper, [name for name in names if not papers.tables[name].ours]) for paper, names in own.items())])
+    page += f"\n{by_chance(once)}\n"
     for paper, names in own.items():
+        compared, computed, missing = (of(names, kind) for kind in KINDS)
         page += f"\n## {papers.titles[paper]}\n\n"
-        page += markdown("table or figure | question | comparisons | hold | do not | not decided | two cores", [
-            [name, papers.tables[name].what, *(counts.loc[name] if counts.comparisons[name] else "----"),
-             time_text(seconds_of(kept[name])) if kept[name] else "-"] for name in names])
-        page += "".join(f"\n{name} lacks {papers.tables[name].note.rstrip('.')}.\n" for name in names
-                        if papers.tables[name].kind == "not ours" and not kept[name])
+        page += markdown("trained and compared | question | comparisons | hold | do not | not decided | two cores", [
+            [name + " (ours)" * papers.tables[name].ours, papers.tables[name].what, *counts.loc[name], time_text(seconds_of(kept[name]))]
+            for name in compared])
         rows: dict[tuple, list[str]] = {}  # comparisons of one method with equal outcomes share a row
         for (name, better, worse), each in found[found.table.isin(names)].groupby(["table", "better", "worse"], sort=False):
             at = ["; ".join((each["column"] + each.mark)[each.verdict == verdict]) for verdict in VERDICTS]
             rows.setdefault((name, better, *at), []).append(worse)
         page += "\n" + markdown("table or figure | comparison | holds for | does not hold for | not decided for", [
             [name, f"{better} over {'; '.join(others)}", *at] for (name, better, *at), others in rows.items()])
+        page += "\nComputed, with nothing to compare:\n\n" * bool(computed)
+        for name in computed:
+            table, record = papers.tables[name], kept[name]
+            figure = record.facts.get("figure", "")
+            page += f"- {name}: {table.what}. {table.note} " + (f"![{table.what}]({figure})" if figure.endswith("g") else figure) + "\n"
+            lines = "<details><summary>what it prints</summary>", "", "```", *record.printed, "```", "", "</details>"
+            page += "\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines) + "\n" if record.printed else ""
+        page += "".join(f"\nNot made: {name}, {papers.tables[name].what}. {papers.tables[name].note}\n" for name in missing)
     return page
 
 
@@ -363,15 +398,23 @@ def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str]) -> int
     return int(bool(differ) and comparable)
 
 
-def commanded(table: SimpleNamespace, run: str, options: argparse.Namespace, out: pathlib.Path) -> list[int]:
-    """Runs the table's commands, arguments of `whence`, a script of this folder or an example of the build. Returns their exit codes."""
+def commanded(table: SimpleNamespace, record: SimpleNamespace, run: str, options: argparse.Namespace, out: pathlib.Path) -> list[int]:
+    """Runs the table's commands, arguments of `whence`, a script of this folder or an example of the build. Keeps what they print and draw in the
+    record, and returns their exit codes."""
     codes, files = [], {"RUN": run, "TEXT": options.data, "CODE": options.code}
     for command in table.run:
         name, *words = [files.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
         program = ([sys.executable, str(pathlib.Path(__file__).with_name(name))] if name.endswith(".py") else
                    [str(pathlib.Path(lab.program()).with_name("examples") / name[9:])] if name.startswith("examples/") else [lab.program(), name])
         print(f"\n$ {shlex.join([*program, *words])}", flush=True)
-        codes.append(subprocess.run([*program, *words], env={**os.environ, "WHENCE": lab.program()}).returncode)
+        done = subprocess.run([*program, *words], env={**os.environ, "WHENCE": lab.program()}, stdout=subprocess.PIPE, text=True, errors="replace")
+        print(done.stdout, end="", flush=True)
+        codes.append(done.returncode)
+        figure = pathlib.Path((words or [name])[-1])
+        if figure.suffix != ".svg":
+            record.printed += map(outside.shown, done.stdout.splitlines())
+        elif figure.exists():
+            record.facts["figure"] = figure.name if (size := figure.stat().st_size) <= LARGEST else f"{figure.name}: {size // 1000} kB, not kept"
     return codes
 
 
@@ -385,15 +428,17 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     out = pathlib.Path(options.out) / f"{table.name}-{options.preset}"
     out.mkdir(parents=True, exist_ok=True)
     record, began = trained(table, runs, options, more), time.time()
-    if table.kind == "compared":
+    if table.methods:
         print(f"\n{shown(table, record, options.row)}", flush=True)
-    codes = commanded(table, runs.folder.iloc[0] if len(runs) else "", options, out)
+    codes = commanded(table, record, runs.folder.iloc[0] if len(runs) else "", options, out)
     record.facts["core-seconds"] = f"{2 * (seconds_of(record) + (time.time() - began) * bool(table.run)):.1f}"
-    if options.record and "failed" in record.facts:
-        print("not recorded: runs failed")
+    if options.record and ("failed" in record.facts or any(codes)):
+        print("not recorded: runs or commands failed")
     elif options.record:
         there = read_records(options.record / "recorded.jsonl") if (options.record / "recorded.jsonl").exists() else {}
         write_records(options.record, papers, {**there, (record.table, record.preset): record})
+        if (figure := out / record.facts.get("figure", "")).is_file():
+            shutil.copy(figure, options.record)
     return max([checked(record, then, options.row) if then else 0, int("failed" in record.facts or any(codes))])
 
 
@@ -403,7 +448,7 @@ def planned(papers: SimpleNamespace, name: str, options: argparse.Namespace, the
         near = ", ".join(each for each in papers.tables if each.startswith(name)) or "--list shows them"
         raise Refused(f'"{name}" given; a table or figure of the papers required; {near}')
     table, more, runs = papers.tables[name], lab.settings_of(options.set), pd.DataFrame()
-    if table.kind == "not ours":
+    if table.kind == "not made":
         raise Refused(f"{name}: {table.what}; it cannot be run here: {table.note}")
     if bad := [row for row in options.row if row not in table.methods]:
         raise Refused(f'--row: "{bad[0]}" given; one of those of {name} required')
@@ -457,7 +502,7 @@ def main(words: list[str] | None = None) -> int:
     add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: every table with the preset")
     add("--list", action="store_true", help="every table and figure: its question, how it is made here, what came out")
     add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
-    add("--preset", default="mini", choices=["mini", "small", "paper"], help="mini for a laptop, small for a night, or the paper's sizes (mini)")
+    add("--preset", default="mini", choices=BLANK["presets"], help="mini for a laptop, deep for an hour, small for a night, or the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
     add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated")
     add("--data", default="", help="the text on which language models are trained")

@@ -1,4 +1,6 @@
 // Learned absolute positions: one vector per position, added to the token embedding.   h_t = E[x_t] + P[t]
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -10,7 +12,7 @@ namespace {
 class Absolute final : public PositionalScheme, public EmbedsTokens {
  public:
   explicit Absolute(const SchemeArguments& arguments)
-      : table_(param("table", {arguments.or_length("rows", "rows"), arguments.sizes().dim}, Init::normal(0, 0.02))) {}
+      : table_(param("table", {arguments.or_length("rows", "rows"), arguments.sizes().dim}, init_of(arguments))) {}
 
   Claims claims() const override { return {.longest = table_.size(0), .whole_positions = true}; }
 
@@ -29,6 +31,12 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
   }
 
  private:
+  static Init init_of(const SchemeArguments& arguments) {
+    if (arguments.word("init") == "haiku") return Init::truncated_normal(0, 1);
+    const double dim = static_cast<double>(arguments.sizes().dim);
+    return Init::normal(0, arguments.word("init") == "dim" ? 1 / std::sqrt(dim) : 0.02);
+  }
+
   Tensor table_;  // [n c]
 };
 
@@ -37,7 +45,9 @@ const RegisterScheme registered{{.name = "absolute",
     .title = "learned absolute positions",
     .paper = "Gehring et al. 2017, arXiv:1705.03122",
     .equation = "h_t = E[x_t] + P[t]",
-    .options = {option::integer("rows", 0, {0, 1e9}, "positions in the table; 0: as many as the training length")},
+    .options = {option::integer("rows", 0, {0, 1e9}, "positions in the table; 0: as many as the training length"),
+        option::words("init", {"0.02", "dim", "haiku"},
+            "deviation of the rows: 0.02, 1/sqrt(dim) (CoPE's counting), or Haiku's 1 (randomised positions)")},
     .shared = [](const SchemeArguments&) { return true; },
     .make = make_scheme<Absolute>}};
 

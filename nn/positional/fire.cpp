@@ -19,10 +19,12 @@ namespace {
 class Fire final : public PositionalScheme, public ReadsByDistance {
  public:
   explicit Fire(const SchemeArguments& arguments)
-      : init_length_(arguments.number("init_length")),
+      : init_length_(arguments.number("init_length") != 0
+                         ? arguments.number("init_length")
+                         : static_cast<double>(arguments.or_length("init_length", "init_length")) / 2),
         leaky_(arguments.word("activation") == "leaky_relu"),
-        distance_scale_(param("distance_scale", {}, Init::constant(0.1), false)),
-        threshold_scale_(param("threshold_scale", {}, Init::constant(1), false)),
+        distance_scale_(param("distance_scale", {}, Init::constant(0.1), arguments.yes("decay"))),
+        threshold_scale_(param("threshold_scale", {}, Init::constant(1), arguments.yes("decay"))),
         in_(Linear::as_pytorch(1, arguments.integer("width"))),
         out_(Linear::as_pytorch(arguments.integer("width"), arguments.sizes().heads)) {
     child("in", in_);
@@ -152,7 +154,9 @@ const RegisterScheme registered{{.name = "fire",
     .paper = "Li et al. 2024, arXiv:2310.04418",
     .equation = "A_ij = S_ij + MLP_h(ln(|c (i - j)| + 1) / ln(|c max(i, |lambda L0|)| + 1))",
     .options = {option::integer("width", 32, {1, 65536}, "hidden units of the network"),
-        option::number("init_length", 512, {1e-3, 1e9}, "L0: rows before lambda L0 share a normaliser"),
+        option::number("init_length", 512, {0, 1e9},
+            "L0: rows before lambda L0 share a normaliser; 0: half the training length, as in the DAPE papers' code"),
+        option::yes_no("decay", "yes: weight decay shrinks c and lambda, as in the DAPE papers' runs"),
         option::words("activation", {"relu", "leaky_relu"}, "f; leaky_relu has slope 0.01")},
     .knob = "bias",
     .picture = SchemeInfo::distance,
@@ -160,7 +164,7 @@ const RegisterScheme registered{{.name = "fire",
                    "psi(i - j) / (psi(max(i, Lambda)) + 1e-6)  (FIRE)", ProbeInfo::unit},
         {"mlp_hidden", "b i j n", "hidden units of the network", "f(W1 x_ij + b1)"},
         {"bias", "b h i j", "the distance's term of the logit", "b_ij = W2 f(W1 x_ij + b1) + b2"}},
-    .variants = {"fire(width=4, init_length=3, activation=leaky_relu)"},
+    .variants = {"fire(width=4, init_length=3, activation=leaky_relu)", "fire(width=4, init_length=0, decay=yes)"},
     .make = make_scheme<Fire>}};
 
 }  // namespace

@@ -18,9 +18,10 @@ class Kerple final : public PositionalScheme, public ReadsByDistance {
  public:
   explicit Kerple(const SchemeArguments& arguments) : power_(arguments.word("form") == "power") {
     const index_t heads = arguments.sizes().heads;
-    r1_ = param("strength", {heads}, Init::uniform(0, power_ ? 1 : 2), false, {.low = least});
-    r2_ = power_ ? param("exponent", {heads}, Init::uniform(0, 2), false, {.low = least, .high = 2})
-                 : param("rate", {heads}, Init::uniform(0, 1), false, {.low = least});
+    const bool decays = arguments.yes("decay");
+    r1_ = param("strength", {heads}, Init::uniform(0, power_ ? 1 : 2), decays, {.low = least});
+    r2_ = power_ ? param("exponent", {heads}, Init::uniform(0, 2), decays, {.low = least, .high = 2})
+                 : param("rate", {heads}, Init::uniform(0, 1), decays, {.low = least});
   }
 
   Claims claims() const override { return {.shift_invariant = true}; }
@@ -57,10 +58,14 @@ const RegisterScheme registered{{.name = "kerple",
     .title = "kernelised relative positions",
     .paper = "Chi et al. 2022, arXiv:2205.09921",
     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
-    .options = {option::words("form", {"log", "power"}, "function by which the bias falls with the distance")},
+    .options = {option::words("form", {"log", "power"}, "function by which the bias falls with the distance"),
+        option::yes_no("decay", "yes: weight decay shrinks r1 and r2, as in the DAPE papers' runs"),
+        option::words("table", {"per_layer", "shared"}, "r1 and r2 for each layer, or for all as in KERPLE's runs")},
     .knob = "bias",
     .picture = SchemeInfo::distance,
     .probes = {ReadsByDistance::bias_probe("-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h")},
+    .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
+    .variants = {"kerple(form=power, decay=yes, table=shared)"},
     .make = make_scheme<Kerple>}};
 
 }  // namespace

@@ -5,6 +5,8 @@
 // Without a causal mask the distance is j - i, as in the code of the randomised positions' authors; W learns either
 // sign.
 // u.k_j shifts a whole column. If all keys are equal, softmax ignores it: no effect, no gradient.
+#include <cmath>
+
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
@@ -20,9 +22,9 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
  public:
   explicit TransformerXL(const SchemeArguments& arguments)
       : sizes_(arguments.sizes()),
-        content_bias_(param("content_bias", {sizes_.heads, sizes_.head_dim()}, Init::normal(0, 0.02), false)),
-        position_bias_(param("position_bias", {sizes_.heads, sizes_.head_dim()}, Init::normal(0, 0.02), false)),
-        projection_(param("relative_projection", {sizes_.dim, sizes_.dim}, Init::normal(0, 0.02))) {
+        content_bias_(bias_of("content_bias", arguments)),
+        position_bias_(bias_of("position_bias", arguments)),
+        projection_(param("relative_projection", {sizes_.dim, sizes_.dim}, init_of(arguments))) {
     if (sizes_.dim % 2) throw InputError("transformer_xl: model dim ", sizes_.dim, " given; an even one required");
   }
 
@@ -47,6 +49,15 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   }
 
  private:
+  Tensor bias_of(const char* name, const SchemeArguments& arguments) {
+    return param(name, {sizes_.heads, sizes_.head_dim()}, Init::normal(0, 0.02), arguments.yes("decay"));
+  }
+  static Init init_of(const SchemeArguments& arguments) {
+    const index_t dim = arguments.sizes().dim;
+    if (arguments.word("init") == "pytorch") return Init::fan_in(dim);
+    return arguments.word("init") == "0.02" ? Init::normal(0, 0.02)
+                                            : Init::truncated_normal(0, 1 / std::sqrt(static_cast<double>(dim)));
+  }
   Tensor by_head(const Tensor& x) const { return reshape(x, {1, sizes_.heads, 1, sizes_.head_dim()}); }
   // q + w, [b h i d]
   Tensor moved_query(const AttendContext& context) const { return context.query + by_head(position_bias_); }
@@ -90,6 +101,9 @@ const RegisterScheme registered{{.name = "transformer_xl",
     .title = "Transformer-XL's relative positions",
     .paper = "Dai et al. 2019, arXiv:1901.02860",
     .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
+    .options = {option::words("init", {"pytorch", "haiku", "0.02"},
+                    "W': as PyTorch's Linear (DAPE), as Haiku's (randomised positions), or N(0, 0.02) (Dai et al.)"),
+        option::yes_no("decay", "yes: weight decay shrinks u and w, as in the DAPE papers' runs")},
     .knob = "position_logit",
     .picture = SchemeInfo::distance,
     .probes = {{"sinusoids", "n c", "waves of the distance", "PE(n)  (Dai et al., section 3.3)"},

@@ -50,7 +50,7 @@ TEST_CASE("every example is short, uses the library alone and is listed; the fir
     CHECK(has(text_of(source_folder() + "/examples/README.md"), "| [" + name + "](" + name + ".cpp) |"));
     if (name == "first") CHECK(has(text_of(source_folder() + "/README.md"), "```cpp\n" + program + "```\n"));
   }
-  CHECK(seen == 9);
+  CHECK(seen == 10);
 }
 
 TEST_CASE("first: y, dp and dt between two rows, and at a row, where dp is 0 and the reason is said") {
@@ -84,6 +84,17 @@ TEST_CASE("recall: both constructions put nearly all mass on the answer, and a m
     CHECK(std::stod(row[0][1]) == doctest::Approx(weight / (weight + length - 1)).epsilon(1e-3));
     CHECK(std::stod(row[0][2]) < 0.01);
     CHECK(std::stod(row[0][3]) > 0.97);
+  }
+}
+
+TEST_CASE("last_x: as the tour prints it; a bias by distance loses the x at Delta / delta, and CoPE nowhere") {
+  const std::string out = output_of("last_x");
+  CHECK(has(text_of(source_folder() + "/nn/README.md"), "```\n" + out + "```\n"));
+  const auto rows = all_matches(out, R"(^ *(\d+) +([0-9.]+)(.) +([0-9.]+)(.) +([0-9.]+)(.) +([0-9.]+) $)");
+  CHECK(rows.size() == 9);
+  for (const auto& row : rows) {
+    for (const int k : {0, 1, 2}) CHECK((row[3 + 2 * k] == "*") == (std::stod(row[1]) > std::vector{64, 32, 8}[k]));
+    CHECK(std::stod(row[8]) > 0.999);
   }
 }
 

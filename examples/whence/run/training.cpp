@@ -47,7 +47,7 @@ void declare_steps(Fields& options, TrainingOptions& training) {
       .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
           {"decay rate of the squared gradients; beta1 is 0.9, epsilon 1e-8"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
-          {"decoupled decay of matrices and tables; --describe names them"})
+          {"decoupled decay of matrices, tables and what a scheme's decay=yes adds; --describe names them"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
       .integer(
           "seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"seed of parameters, data and dropout"})

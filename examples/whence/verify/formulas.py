@@ -437,9 +437,9 @@ SCHEMES = {each.__name__: each for each in (
 SUMS = {"path + forgetting": functools.partial(path, forget=True), "qk_norm + rope": functools.partial(qk_norm, rotation="behind"),
         "rope + qk_norm": functools.partial(qk_norm, rotation="before")}
 PAIR_BY_PAIR = ("forgetting(gates=pairs", "cable", "pope", "xpos", "stick_breaking", "path", "mta", "transformer_xl")
-# Options that follow from the parameters and their shapes, and `phase`, which says how they begin.
-TOLD_BY_SHAPES = {"bias", "clip", "convolution", "convolve", "gate", "gates", "heads", "kernel", "keys", "mix_scores", "p_max", "per", "phase",
-                  "queries", "rank", "weight", "width"}
+# Options that follow from the parameters and their shapes, and `decay`, `init` and `phase`, which say how they are trained and begin.
+TOLD_BY_SHAPES = {"bias", "clip", "convolution", "convolve", "decay", "gate", "gates", "heads", "init", "kernel", "keys", "mix_scores", "p_max", "per",
+                  "phase", "queries", "rank", "weight", "width"}
 
 
 def split(text, mark):

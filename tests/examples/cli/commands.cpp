@@ -156,7 +156,7 @@ TEST_CASE("commands: those of the first page and of examples run as printed") {
   }
   (void)done("train flip_flop --length 128 --scheme cope --steps 4 --quiet --out " + scratch / "runs/quickstart/cope");
   bool shell = false;
-  int ran = 0;
+  int ran = 0, edits = 0;
   for (const std::string& line : lines_of(document)) {
     if (line.starts_with("```")) shell = line == "```sh";
     // SCHEME and ... are placeholders of the reader's files; the path is set here.
@@ -179,7 +179,12 @@ TEST_CASE("commands: those of the first page and of examples run as printed") {
     // Its last line must be about the interruption, not a refusal.
     const std::size_t words = ended.err.find("\nwhence ");
     CHECK((done || words == std::string::npos || has(ended.err.substr(words), "stopped")));
+    if (has(line, "--edit") && done) {  // the last column is the real change of the loss
+      const auto row = all_matches(ended.out, R"(^gates .* (\S+)$)");
+      CHECK((row.size() == 1 && std::stod(row[0][1]) != 0));
+      ++edits;
+    }
     ++ran;
   }
-  CHECK(ran >= 10);
+  CHECK((ran >= 10 && edits > 0));
 }

@@ -28,6 +28,40 @@ std::set<index_t> up_to(index_t last) {
 
 }  // namespace
 
+// DAPE, section 3: "DAPE can realize classical additive RPEs (e.g., Alibi and Kerple)". A hidden unit for each distance
+// reads n = -B / m of ALiBi's first head, whose slope is m. The slope of f between n and n + 1 is then
+// 0.99 (w_0 + ... + w_n) + 0.01 (w_0 + ... + w_last), because a unit that reads less than its distance passes a hundredth.
+TEST_CASE(
+    "adaptive: by weights set by hand DAPE's network is ALiBi with another slope in one head, and KERPLE in the "
+    "other") {
+  constexpr index_t length = 12, last = length - 2;
+  const AttendInputs inputs = random_inputs(length);
+  const Bare plain("none"), base("alibi"), kerple("kerple"),
+      dape(to_text("dape(alibi, form=concat, width=", last + 1, ")"));
+  const double m = -(base.logits(inputs) - plain.logits(inputs)).at({0, 0, 1, 0});
+  const Tensor wanted = kerple.logits(inputs) - plain.logits(inputs);  // of KERPLE; another slope of ALiBi: 0.3
+  const auto bias = [&](index_t h, index_t n) {
+    return h == 0 ? -0.3 * static_cast<double>(n) : wanted.at({0, 1, n, 0});
+  };
+  const Tensor in = Tensor::zeros({last + 1, 4}, DType::f64), at = Tensor::zeros({last + 1}, DType::f64),
+               out = Tensor::zeros({2, last + 1}, DType::f64), start = Tensor::zeros({2}, DType::f64);
+  for (index_t n = 0; n <= last; ++n)
+    in.data<double>()[4 * n + 2] = -1 / m, at.data<double>()[n] = -static_cast<double>(n);
+  for (index_t h = 0; h < 2; ++h) {
+    const auto slope = [&](index_t n) { return bias(h, n + 1) - bias(h, n); };
+    for (index_t n = 0; n <= last; ++n) {
+      const double w = n == 0 ? slope(last) - (slope(last) - slope(0)) / 0.99 : (slope(n) - slope(n - 1)) / 0.99;
+      out.data<double>()[h * (last + 1) + n] = w, start.data<double>()[h] += 0.01 * w * static_cast<double>(n);
+    }
+  }
+  dape.set("hidden.weight", in), dape.set("hidden.bias", at), dape.set("output.weight", out),
+      dape.set("output.bias", start);
+  const Tensor apart = inputs.sequence.masked(dape.logits(inputs) - plain.logits(inputs));
+  for (index_t i = 0; i < length; ++i)
+    for (index_t j = 0; j <= i; ++j)
+      for (index_t h = 0; h < 2; ++h) CHECK(apart.at({0, h, i, j}) == doctest::Approx(bias(h, i - j)).epsilon(1e-9));
+}
+
 TEST_CASE("adaptive: decoding without tril is refused, as rows would need keys that are yet to come") {
   const auto leaking = random_decoder(small("cdape(alibi, width=3, tril=no)"));
   Decoding decoding(*leaking, 12);

@@ -1,6 +1,8 @@
 // Properties of schemes of distances and of rotations: options, 16 bits, initial parameters, refusals. Worked numbers:
 // worked/relative.cpp.
 #include "autograd/inspect/capture.h"
+#include "autograd/ops.h"
+#include "nn/training/optim.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -265,6 +267,55 @@ TEST_CASE("initial parameters of the schemes of distances") {
   CHECK(parameter(*made("relative"), "table").shape() == Shape{9, 4});
   CHECK(parameter(*made("fire"), "distance_scale").item() == doctest::Approx(0.1));
   CHECK(parameter(*made("fire"), "threshold_scale").item() == 1);
+}
+
+TEST_CASE("initial deviations: fixed, by the model's dim, of other libraries") {
+  const auto deviation = [](const std::string& text, const char* name) {
+    const auto scheme = parse_schemes(text)[0].make({256, 4, 64});
+    scheme->initialise(1);
+    const Tensor x = parameter(*scheme, name);
+    return std::sqrt(mean(x * x).item());
+  };
+  CHECK(deviation("absolute", "table") == doctest::Approx(0.02).epsilon(0.03));
+  CHECK(deviation("absolute(init=dim)", "table") == doctest::Approx(1.0 / 16).epsilon(0.03));
+  CHECK(deviation("absolute(init=haiku)", "table") == doctest::Approx(0.88).epsilon(0.03));  // cut at two deviations
+  CHECK(deviation("transformer_xl", "relative_projection") == doctest::Approx(1 / (16 * std::sqrt(3))).epsilon(0.03));
+  CHECK(deviation("transformer_xl(init=haiku)", "relative_projection") == doctest::Approx(0.88 / 16).epsilon(0.03));
+  CHECK(deviation("transformer_xl(init=0.02)", "relative_projection") == doctest::Approx(0.02).epsilon(0.03));
+}
+
+TEST_CASE("FIRE: init_length=0 is half the training length") {
+  const AttendInputs inputs = random_inputs(12);
+  CHECK(distance(added(Bare("fire(width=4, init_length=0)"), inputs),
+            added(Bare("fire(width=4, init_length=6)"), inputs)) == 0);
+}
+
+TEST_CASE("weight decay shrinks the numbers of a bias with decay=yes alone") {
+  for (const std::string text : {"kerple(", "kerple(form=power, ", "fire(", "transformer_xl("}) {
+    for (const std::string choice : {"no", "yes"}) {
+      const auto scheme = parse_schemes(text + "decay=" + choice + ")")[0].make({8, 2, 9});
+      scheme->initialise(1);
+      std::vector<Tensor> before;
+      Tensor loss = Tensor::zeros({}, DType::f32);
+      for (const Tensor& x : parameters_of(*scheme)) before.push_back(x.detach() * 1.0), loss = loss + sum(x * 0.0);
+      backward(loss);
+      Adam(*scheme, {.weight_decay = 0.5}).step(0.1);
+      for (std::size_t k = 0; k < 2; ++k) {  // registered first: r1, r2; c, lambda; u, w
+        const std::string path = text + choice + " " + paths_of(*scheme)[k];
+        CAPTURE(path);
+        CHECK(distance(parameters_of(*scheme)[k], before[k] * (choice == "yes" ? 0.95 : 1)) < 1e-7);
+      }
+    }
+  }
+}
+
+TEST_CASE("KERPLE's table is of a layer, or shared by all") {
+  const auto at = [](const std::string& text) { return paths_of(*random_decoder(small(text))); };
+  const auto has = [](const std::vector<std::string>& all, const std::string& path) {
+    return std::ranges::count(all, path) == 1;
+  };
+  CHECK(has(at("kerple"), "blocks.1.attention.position.strength"));
+  CHECK(has(at("kerple(table=shared)"), "position.strength"));
 }
 
 TEST_CASE("schemes of distances: refusals and their messages") {
