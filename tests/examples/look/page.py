@@ -573,15 +573,38 @@ def check_sums(browser, path, _):
     browser.open(path, view="heads")
     computed_equal(browser, ".sum .check")
 
-def check_served(browser, whence, folder):
-    """`look --serve`: any bar of the row drags, by the engine's numbers in f64; others' requests are refused; a signal ends it."""
+WHEN_THERE = "new Promise(done => { const each = () => document.querySelector('%s') ? done() : setTimeout(each, 20); each(); })"
+
+def served(words):
+    """Starts `look --serve` and returns the process and the page's address; None if the program cannot serve."""
+    process = subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if address := process.stdout.readline():
+        return process, re.search(r"http://127\.0\.0\.1:\d+/\w{32}/", address)[0]
+    assert "without cpp-httplib" in process.stderr.read() and process.wait() == 2
+
+def open_served(browser, url):
+    browser.call("Page.navigate", url=url + "#view=story&layer=0&head=0&i=9&j=5&digits=true")
+    browser.get(WHEN_THERE % ".claim")
+
+def move_served(browser, words):
+    """Moves a bar by key; the page says what `look --edit` prints for that edit of the words' pass. Returns the edit."""
+    for key in ("ArrowLeft", "ArrowDown"):
+        browser.press("[data-focus=knob]", key)
+    browser.get(WHEN_THERE % ".turn .command")
+    edit = re.search('--edit "(.*)"', browser.texts(".turn .command")[0])[1]
+    printed = subprocess.run([*words, "--dtype", "f64", "--edit", edit], check=True, capture_output=True, text=True).stdout.splitlines()[-1].split()
+    said = [float(word) for word in re.findall(r"[+-]\d\S*\d", browser.texts(".moved")[0].replace("\u2212", "-"))]
+    assert len(said) == 2, browser.texts(".moved")
+    assert all(math.isclose(one, float(other), rel_tol=6e-3) for one, other in zip(said, (printed[-1], printed[-2]), strict=True)), (said, printed)
+    return edit
+
+def check_served(browsers, whence, folder):
+    """`look --serve`: any bar of the row drags, by the engine's numbers in f64; others' requests are refused; tabs of two sequences
+    stay apart, also when other pages have taken their sessions' place; a signal ends it."""
     words = [whence, "look", "kerple", "--length", "24"]
-    served = subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    address = served.stdout.readline()
-    if not address:
-        assert "without cpp-httplib" in served.stderr.read() and served.wait() == 2
+    if not (started := served(words)):
         return print("look_page: `look --serve` SKIPPED: built without cpp-httplib")
-    url = re.search(r"http://127\.0\.0\.1:\d+/\w{32}/", address)[0]
+    process, url = started
     def status(url, body=None, **headers):
         try:
             return urllib.request.urlopen(urllib.request.Request(url, body, headers)).status
@@ -591,21 +614,24 @@ def check_served(browser, whence, folder):
     assert status(url) == status(url + "ask", question) == 200
     assert status(url[:-2] + "/ask", question) == status(url.rsplit("/", 2)[0] + "/") == 404, "a wrong token"
     assert status(url, Host="example.org") == status(url + "ask", question, Origin="http://example.org") == 403, "another site"
-    assert status(url + "ask", b"a" * 100_000) == 413 and status(url + "?sample=-1") == 400
+    assert status(url + "ask", b"a" * 100_000) == 413 and status(url + "?sample=-1") == status(url + "ask?sample=-1", question) == 400
     assert "error" in json.load(urllib.request.urlopen(url + "ask", b'{"ask":')), "a broken question"
-    browser.call("Page.navigate", url=url + "#view=story&layer=1&head=0&i=20&j=5&digits=true")
-    browser.get("new Promise(done => { const each = () => document.querySelector('.claim') ? done() : setTimeout(each, 20); each(); })")
-    for key in ("ArrowLeft", "ArrowDown"):
-        browser.press("[data-focus=knob]", key)
-    browser.get("new Promise(done => { const each = () => document.querySelector('.turn .command') ? done() : setTimeout(each, 20); each(); })")
-    edit = re.search('--edit "(.*)"', browser.texts(".turn .command")[0])[1]
-    assert re.fullmatch(r"bias layer=1 head=0 i=20 j=4 = -\d+\.\d+", edit), edit
-    printed = subprocess.run([*words, "--dtype", "f64", "--edit", edit], check=True, capture_output=True, text=True).stdout.splitlines()[-1].split()
-    said = [float(word) for word in re.findall(r"[+-]\d\S*\d", browser.texts(".moved")[0].replace("\u2212", "-"))]
-    assert len(said) == 2, browser.texts(".moved")
-    assert all(math.isclose(one, float(other), rel_tol=6e-3) for one, other in zip(said, (printed[-1], printed[-2]), strict=True)), (said, printed)
-    served.terminate()
-    assert served.wait(20) == 0
+    open_served(browsers[0], url)
+    edit = move_served(browsers[0], words)
+    assert re.fullmatch(r"bias layer=0 head=0 i=9 j=4 = -\d+\.\d+", edit), edit
+    process.terminate()
+    assert process.wait(20) == 0 and process.stderr.readline() == "page of kerple: computing its pass, gradients and edits\n"
+    words = [whence, "look", str(folder / "run")]
+    process, url = served(words)
+    for sample, browser in enumerate(browsers):
+        open_served(browser, f"{url}?sample={sample}")
+    for later in (False, True):
+        for sample, browser in enumerate(browsers):
+            move_served(browser, [*words, "--task-sample", str(sample)])
+            browser.click("[data-focus='knob reset']")
+        assert later or [status(f"{url}?sample={other}") for other in range(2, 6)] == [200] * 4
+    process.terminate()
+    assert process.wait(20) == 0
 
 CHECKS = {"cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_moved, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_logits, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
@@ -644,7 +670,7 @@ def main(whence):
             with concurrent.futures.ThreadPoolExecutor(len(browsers)) as pool:
                 list(pool.map(check_page, sorted(pages, key=lambda name: -len(CHECKS.get(name, ())))))
             check_speed(browsers[0], pages["large"])
-            check_served(browsers[0], whence, folder)
+            check_served(browsers, whence, folder)
         finally:
             for browser in browsers:
                 browser.close()
