@@ -1,16 +1,38 @@
 // View: the change of the loss when a head is silenced, and what the gradient had predicted.
-import { acting_row, bar_cell, folded, make, name_cell, note, table_of } from "./elements.js";
+import { acting_row, bar_cell, counted, folded, make, name_cell, note, sum_of, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
-import { data } from "./data.js";
+import { data, measured, sheet_of, tokens, value_at } from "./data.js";
 import { number_cell, stage, update } from "./frame.js";
+import { answer_name, percent, predictions } from "./answers.js";
+
+// Returns [kind of token, mean of a head's numbers at keys of this kind, their sum in a query's row], the largest mean first, over the
+// queries that reach an answer: in the last layer those with a question.
+function by_kind(name, at) {
+  const sheet = sheet_of(name, "value", at), rows = counted(sheet?.rows ?? 0).filter((row) => at.layer < data.layers - 1 || predictions()[row]);
+  return unique(tokens).map((text) => {
+    const columns = counted(tokens.length).filter((column) => tokens[column] === text);
+    const values = rows.flatMap((row) => columns.map((column) => value_at(sheet, row, column))).filter((value) => value !== null);
+    return [text, sum_of(values) / values.length, sum_of(values) / rows.length];
+  }).sort((one, other) => other[1] - one[1]);
+}
+// Says which kinds of token a head counts, if its scheme has gates, and to which it attends.
+function habit({ layer, head }) {
+  const at = { ...state, layer, head }, gates = measured.find(({ scheme, scale, axes }) => scheme && scale === "unit" && axes === "h i j");
+  const open = gates ? by_kind(gates.name, at).filter(([, mean]) => mean > 0.5) : [];
+  const read = by_kind("pattern", at).sort((one, other) => other[2] - one[2]).slice(0, 2);
+  const list = (all, more = () => "") => all.slice(0, 4).map((each, k) => [k ? ", " : "", answer_name(each[0]), more(each)]);
+  const more = open.length > 4 ? `, ${open.length - 4} more; ` : "; ", counts = gates?.name === "gates" ? "counts " : `${gates?.name} above a half: `;
+  return [gates ? [counts, open.length ? list(open) : "nothing", more] : "", "attends to ", list(read, ([, , share]) => ` (${percent(share)})`)];
+}
 
 const heads_shown = 16;
 function draw_effects() {
   const most = Math.max(...data.effects.map(({ real }) => Math.abs(real))) || 1;
   const row = ({ layer, head, real, predicted, edit }) => acting_row(`effect ${layer} ${head}`, () => update({ layer, head }),
-    [name_cell(`layer ${layer}, head ${head}`), bar_cell(real / most), ...[real, predicted].map(number_cell)],
-    { "aria-current": layer === state.layer && head === state.head, title: edit });
-  const table = (some) => table_of(["silenced", "change of the loss", "", "the gradient said"], some.map(row), { class: "effects" });
+    [name_cell(`layer ${layer}, head ${head}`), bar_cell(real / most), ...[real, predicted].map(number_cell),
+      make("td", {}, habit({ layer, head }))], { "aria-current": layer === state.layer && head === state.head, title: edit });
+  const table = (some) => table_of(["silenced", "change of the loss", "", "the gradient said", "what the head does"], some.map(row),
+    { class: "effects" });
   const sorted = data.effects.length > heads_shown
     ? [...data.effects].sort((one, other) => Math.abs(other.real) - Math.abs(one.real)) : data.effects;
   stage.append(make("h2", {}, "Which heads matter"), note("Each head by itself is silenced: its output is set to 0."),
