@@ -75,6 +75,8 @@ EVERY_VIEW = """(async () => {
     must(all("main #stage").length === 1, "no main part");
     const wide = all("#stage :is(.scroll, .frame)").filter((each) => each.scrollWidth > each.clientWidth);
     must(wide.every(({ tabIndex }) => tabIndex === 0), "keys do not scroll what is wider than its room");
+    must(all("#look [role=slider]").every((each) => each.hasAttribute("aria-valuenow")), "a slider without its value");
+    must(all("math:not([role=group]) [tabindex]").length === 0, "what a key reaches is within what is read as a picture");
     must(!/\bNaN\b/.test(document.getElementById("stage").innerText), "NaN");
     must(all("[data-hatched]").length || all("#look > .note").every(({ hidden, innerText }) => hidden || !innerText.includes("Hatched")), "no hatched cell");
     if (innerWidth <= 390) {
@@ -203,6 +205,23 @@ def check_answers(browser, path, data):
     browser.pointer(".word", 0.5, 0.5)
     browser.at(i=0)
 
+def check_words(browser, data):
+    """The story's steps speak of the quantity that moves, the head, and the most frequent cause in it; keys move within their rows."""
+    knob, words, number = data["knob"], browser.texts(".step > div:first-child > p"), lambda text: float(text.replace("\u2212", "-"))
+    here = lambda each: each["layer"] == knob["layer"] and each["head"] in (None, knob["head"])
+    assert words[1].startswith(f"dLoss/d{knob['at'].split()[0]} says"), words[1]
+    silenced = number(re.search(r"the loss changes by (\S+)\. ", words[0])[1])
+    assert math.isclose(silenced, next(filter(here, data["effects"]))["real"], rel_tol=6e-3), words[0]
+    found, kinds = [], [each["kind"] for each in data["causes"]]
+    for share in filter(here, data["shares"]):
+        if share["probe"] in [each["probe"] for each in data["quantities"] if each["scheme"] and each["axes"] == "h i j"]:
+            pairs = share["entries"] - sum(count for count, kind in zip(share["by"], kinds) if kind == "masked")
+            found += [(count / pairs, kind) for count, kind in list(zip(share["by"], kinds))[1:] if count and kind != "masked"]
+    most, _ = max([each for each in found if each[0] > 0.01 and each[1] in ("table flat", "whole position", "clamped", "saturated")] or found)
+    kind, said = re.search(r"zero\. ([\w ]+):.*This cause has (\S+) % of the pairs", words[-1]).groups()
+    assert (most, kind) in found and math.isclose(float(said), 100 * most, rel_tol=6e-3), (words[-1], found)
+    browser.press("[data-focus^='row ']", "Home", "ArrowRight", j=1)
+
 def check_story(browser, path, data):
     """Its claim, its steps, the other answers of the sequence, and the heads that are silenced."""
     browser.open(path)
@@ -210,6 +229,7 @@ def check_story(browser, path, data):
         "Which tokens this head counts", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h2")
     asked = data["predictions"][data["knob"]["i"]]
     assert asked["likeliest"][0][0] in browser.texts(".claim b")[0] and f"After {data['knob']['i']} " in browser.texts(".claim")[0]
+    check_words(browser, data)
     other = next(t for t, each in enumerate(data["predictions"]) if each and t != data["knob"]["i"])
     browser.press(f"[data-focus='asked {other}']", "Enter", i=other)
     assert f"For the query {other} " in browser.texts(".step p")[0], browser.texts(".step p")
@@ -217,6 +237,13 @@ def check_story(browser, path, data):
     browser.open(path, view="edits")
     told = [float(text) for text in browser.texts(".effects td:nth-child(3)", "title")]
     equal("silenced heads", told, [each["real"] for each in data["effects"]])
+    means = {text: [] for text in data["tokens"]}
+    for i in range(len(data["tokens"])):
+        for text, gate in zip(data["tokens"], row_of(data, "gates", 0, 0, i)[:i + 1]):
+            means[text].append(gate)
+    counted = sorted((text for text in means if sum(means[text]) > len(means[text]) / 2), key=lambda text: -sum(means[text]) / len(means[text]))
+    more = f" and {len(counted) - 4} more" if len(counted) > 4 else ""
+    assert browser.texts(".effects tbody td:last-child")[0] == f"counts {', '.join(counted[:4]) or 'no kind of token'}{more}", counted
     browser.press("[data-focus='effect 1 0']", "Enter", layer=1, head=0)
     browser.open(path, view="story", i=9, j=4)
     tokens = browser.texts(".step svg .token")
@@ -253,6 +280,9 @@ def check_knob(browser, path, data):
     assert browser.get("document.querySelector('[data-key=knob]').offsetHeight") >= 24, "a slider that a finger finds"
     browser.click("[data-focus='knob reset']")
     assert not browser.texts(".turn .own-level[d^=M]"), "the model's own numbers are drawn once"
+    if " i=" in knob["at"] and " j=" not in knob["at"]:
+        browser.pointer(".turn .strips svg", 0.3, 0.3)
+        assert browser.texts(".turn output")[0].startswith("every bar: ") and f'--edit "{knob["at"]} ' in browser.texts(".turn .command")[0]
     if knob["value"] is not None and knob["change"] == "=":  # drags the bar to the bottom, and the picture follows
         key = (70 + (knob["j"] + 0.5) / seen * (1280 - 40 - 15 - 82)) / (1280 - 40 - 15)
         for kind, y in (("mousePressed", 0.3), ("mouseMoved", 0.5), ("mouseMoved", 0.74), ("mouseReleased", 0.74)):

@@ -1,28 +1,22 @@
 // View: the change of the loss when a head is silenced, and what the gradient had predicted.
 import { acting_row, bar_cell, counted, folded, make, name_cell, note, sum_of, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
-import { data, measured, sheet_of, tokens, value_at } from "./data.js";
+import { data, sheet_of, tokens, value_at } from "./data.js";
 import { number_cell, stage, update } from "./frame.js";
 import { answer_name, percent, predictions } from "./answers.js";
 
-// Returns [kind of token, mean of a head's numbers at keys of this kind, their sum in a query's row], the largest mean first, over the
-// queries that reach an answer: in the last layer those with a question.
-function by_kind(name, at) {
-  const sheet = sheet_of(name, "value", at), rows = counted(sheet?.rows ?? 0).filter((row) => at.layer < data.layers - 1 || predictions()[row]);
-  return unique(tokens).map((text) => {
+// Says which kinds of token a head counts, or without gates to which it attends, over the queries that reach an answer: in the last
+// layer those with a question.
+function habit({ layer, head }) {
+  const gated = data.all.has("gates"), sheet = sheet_of(gated ? "gates" : "pattern", "value", { ...state, layer, head });
+  const rows = counted(sheet?.rows ?? 0).filter((row) => layer < data.layers - 1 || predictions()[row]);
+  const kinds = unique(tokens).map((text) => {
     const columns = counted(tokens.length).filter((column) => tokens[column] === text);
     const values = rows.flatMap((row) => columns.map((column) => value_at(sheet, row, column))).filter((value) => value !== null);
-    return [text, sum_of(values) / values.length, sum_of(values) / rows.length];
-  }).sort((one, other) => other[1] - one[1]);
-}
-// Says which kinds of token a head counts, if its scheme has gates, and to which it attends.
-function habit({ layer, head }) {
-  const at = { ...state, layer, head }, gates = measured.find(({ scheme, scale, axes }) => scheme && scale === "unit" && axes === "h i j");
-  const open = gates ? by_kind(gates.name, at).filter(([, mean]) => mean > 0.5) : [];
-  const read = by_kind("pattern", at).sort((one, other) => other[2] - one[2]).slice(0, 2);
-  const list = (all, more = () => "") => all.slice(0, 4).map((each, k) => [k ? ", " : "", answer_name(each[0]), more(each)]);
-  const more = open.length > 4 ? `, ${open.length - 4} more; ` : "; ", counts = gates?.name === "gates" ? "counts " : `${gates?.name} above a half: `;
-  return [gates ? [counts, open.length ? list(open) : "nothing", more] : "", "attends to ", list(read, ([, , share]) => ` (${percent(share)})`)];
+    return { text, share: sum_of(values) / (gated ? values.length : rows.length) };
+  }).filter(({ share }) => share > (gated ? 0.5 : 0.1)).sort((one, other) => other.share - one.share);
+  const words = kinds.slice(0, 4).map(({ text, share }, k) => [k ? ", " : "", answer_name(text), gated ? "" : ` (${percent(share)})`]);
+  return [gated ? "counts " : "attends to ", words.length ? words : "no kind of token", kinds.length > 4 ? ` and ${kinds.length - 4} more` : ""];
 }
 
 const heads_shown = 16;

@@ -219,7 +219,7 @@ export function choose(place) {
   write_address();
 }
 // Focuses what was focused before it was drawn again.
-function focus_again(focus) {
+export function focus_again(focus) {
   if (focus && document.activeElement.dataset.focus !== focus)
     document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
 }

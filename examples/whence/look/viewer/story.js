@@ -4,7 +4,7 @@ import { bar_cell, button, clamped, counted, folded, format, make, name_cell, no
 import { state } from "./state.js";
 import { data, hidden_at, measured, part_of, sheet_of, tokens, value_at } from "./data.js";
 import { equation } from "./equation.js";
-import { cause_bar, one_share } from "./colour.js";
+import { cause_bar } from "./colour.js";
 import { controls, has_moments, moment, of_selection, place_words, show_cursor, shown, single_run, stage, token_name, update } from "./frame.js";
 import { on_map_keys, place_of } from "./map.js";
 import { row_strips } from "./curves.js";
@@ -12,6 +12,7 @@ import { answer_name, asked, asked_after, is_right, percent, predictions } from 
 import { paths_table, paths_to, split } from "./paths.js";
 import { draw_turn, knob, moved_row, moving, signed, to_knob } from "./knob.js";
 import { has_engine } from "./engine.js";
+import { legend } from "./why.js";
 import { source } from "./source.js";
 
 // ---- Quantities of the story
@@ -40,15 +41,12 @@ function row_picture(sheets, moved) {
 
 const at_knob = () => knob() && ["layer", "head", "i"].every((key) => state[key] === knob()[key]);
 // ---- Steps: a title, words and a picture, drawn again at every selection
-// The effect of the whole head, next to that of the head that matters most.
 function silenced_words() {
-  const all = data.effects ?? [], own = all.find(({ layer, head }) => layer === state.layer && head === state.head);
-  const most = all.reduce((one, other) => Math.abs(other.real) > Math.abs(one.real) ? other : one, own);
+  const own = data.effects?.find(({ layer, head }) => layer === state.layer && head === state.head);
   if (!own || state.run !== "this") return "";
-  const others = own === most ? ", more than by any other" : `; without layer ${most.layer}, head ${most.head}, by ${signed(most.real)}`;
   const misled = at_knob() && Math.max(...knob().stops.map(({ real }) => real)) > 10 * Math.abs(own.real);
-  return [` Without this head the loss changes by ${signed(own.real)}${others}.`,
-    misled ? " Misled by the number above, this head does more harm than when it is missing." : ""];
+  return [` Without this head, its output set to 0, the loss changes by ${signed(own.real)}. `,
+    misled ? "Misled by the number above, it does more harm than when it is missing." : ""];
 }
 
 const counts = {
@@ -111,12 +109,11 @@ const ways = {
 const telling_causes = ["table flat", "whole position", "clamped", "saturated"];
 const is_telling = ({ kind, count, pairs }) => telling_causes.includes(kind) && count > 0.01 * pairs;
 function zero_here() {
-  const run = moment(), is_moving = (quantity) => quantity === moving();
-  const own = ({ layer, head }) => layer === state.layer && (head === null || head === state.head);
-  const found = of_scheme().sort((one, other) => is_moving(other) - is_moving(one)).flatMap((quantity) =>
+  const run = moment(), own = ({ layer, head }) => layer === state.layer && (head === null || head === state.head);
+  const found = unique([moving(), ...of_scheme()]).flatMap((quantity) =>
     run.shares.filter((each) => each.probe === quantity.probe && own(each)).flatMap(({ by, entries }) => {
       const pairs = entries - sum_of(by.filter((_, cause) => run.causes[cause].kind === "masked"));
-      return by.map((count, cause) => ({ quantity, cause, count, pairs, ...run.causes[cause] }));
+      return by.map((count, cause) => ({ quantity, cause, count, by, entries, pairs, ...run.causes[cause] }));
     }));
   const [best] = found.filter(({ cause, count, kind }) => cause && count && kind !== "masked")
     .sort((one, other) => is_telling(other) - is_telling(one) || other.count - one.count);
@@ -138,13 +135,8 @@ const zero = {
       change ? ` What would change it: ${change}.` : ""];
   },
   picture() {
-    const { quantity } = zero_here(), { causes, shares } = moment();
-    const all = shares.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
-    const present = counted(causes.length).filter((cause) => cause && all.some(({ by }) => by[cause]));
-    const bar = ({ by, entries }) => cause_bar(causes, by.map((count) => count / entries), 260, 16);
-    return [make("div", {}, note(present.map((cause) => [cause_bar(causes, one_share(cause), 16, 16), ` ${causes[cause].kind}  `])),
-      table_of(["head", "causes", "exactly 0"], all.map((share) => [name_cell(share.head ?? "all"), make("td", {}, bar(share)),
-        right_cell(percent(share.zeros / share.entries))])))];
+    const { by, entries } = zero_here(), { causes } = moment();
+    return [make("div", {}, cause_bar(causes, by.map((count) => count / entries), 320, 18), legend(causes, by))];
   },
 };
 
