@@ -167,7 +167,7 @@ export function draw_turn(container, then = () => {}) {
   let frame = null;
   const stops = () => knob()?.stops ?? [], last = () => stops().length - 1;
   const nearest = () => {
-    const own = { "+=": 0, "*=": 1 }[knob().change] ?? knob().value ?? 0.5, away = stops().map(({ number }) => Math.abs(number - own));
+    const own = { "+=": 0, "*=": 1 }[knob().change] ?? knob().value ?? (whole_row() ? 0.5 : own_value()), away = stops().map(({ number }) => Math.abs(number - own));
     return away.indexOf(Math.min(...away));
   };
   const index = () => stops().includes(stop_shown()) ? stops().indexOf(stop_shown()) : nearest();
