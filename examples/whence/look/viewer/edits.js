@@ -25,8 +25,7 @@ function draw_effects() {
   const row = ({ layer, head, real, predicted, edit }) => acting_row(`effect ${layer} ${head}`, () => update({ layer, head }),
     [name_cell(`layer ${layer}, head ${head}`), bar_cell(real / most), ...[real, predicted].map(number_cell),
       make("td", {}, habit({ layer, head }))], { "aria-current": layer === state.layer && head === state.head, title: edit });
-  const table = (some) => table_of(["silenced", "change of the loss", "", "the gradient said", "what the head does"], some.map(row),
-    { class: "effects" });
+  const table = (some) => table_of(["silenced", "change of the loss", "", "the gradient said", "what it does"], some.map(row), { class: "effects" });
   const sorted = data.effects.length > heads_shown
     ? [...data.effects].sort((one, other) => Math.abs(other.real) - Math.abs(one.real)) : data.effects;
   stage.append(make("h2", {}, "Which heads matter"), note("Each head by itself is silenced: its output is set to 0."),

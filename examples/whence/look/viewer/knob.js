@@ -37,13 +37,18 @@ function show_stop(stop) {
   redraw();
 }
 
+// own_setting is the knob's number for the model as it is, if it is a single one; nearest returns a stop's index.
+const own_setting = () => ({ "+=": 0, "*=": 1 })[knob().change] ?? knob().value;
+function nearest(number) {
+  const away = knob().stops.map((stop) => Math.abs(stop.number - number));
+  return away.indexOf(Math.min(...away));
+}
 // Sets the number of the bar at j: to the nearest stop, or by the engine.
 function turn(number, at = place().j) {
   const { change } = knob() ?? { change: "=" }, own = row_at(null, moving().name)?.[at];
   if (!has_engine) {
     const wanted = change === "=" ? number : change === "+=" ? number - own : number / own;
-    const away = knob().stops.map((stop) => Math.abs(stop.number - wanted));
-    return show_stop(knob().stops[away.indexOf(Math.min(...away))]);
+    return show_stop(knob().stops[nearest(wanted)]);
   }
   const value = moving().scale === "unit" ? clamped(number, 0, 1) : number, { layer, head, i, j } = place();
   const edit = `${place_text(words_of_place(moving(), part_of(moving(), layer), { ...state, layer, head, i, j }))} = ${value}`;
@@ -104,7 +109,7 @@ function draw_losses(container, width) {
     const y = frame.y_of(last.predicted), apart = Math.abs(y - real_y) < 15 ? Math.sign(y - real_y || 1) * 15 + real_y : y;
     frame.add(svg_text("curve-name told", right, apart + 4, "by gradient"));
   }
-  const stop = stop_shown(), own = has_engine ? own_value() : { "+=": 0, "*=": 1 }[knob().change] ?? knob().value;
+  const stop = stop_shown(), own = has_engine ? own_value() : own_setting();
   if (own !== null && own >= ends[0] && own <= ends[1]) frame.add(dot(frame, "own-point", own, 0, 4.5));
   if (stop) frame.add(dot(frame, "point", stop.number, stop.real, 5.5));
   container.replaceChildren(frame.picture);
@@ -166,11 +171,8 @@ export function draw_turn(container, then = () => {}) {
     make("div", { class: "knob-pictures" }, make("div", {}, said, answers), losses), code);
   let frame = null;
   const stops = () => knob()?.stops ?? [], last = () => stops().length - 1;
-  const nearest = () => {
-    const own = { "+=": 0, "*=": 1 }[knob().change] ?? knob().value ?? (whole_row() ? 0.5 : own_value()), away = stops().map(({ number }) => Math.abs(number - own));
-    return away.indexOf(Math.min(...away));
-  };
-  const index = () => stops().includes(stop_shown()) ? stops().indexOf(stop_shown()) : nearest();
+  const begin = () => own_setting() ?? (whole_row() ? 0.5 : own_value());
+  const index = () => stops().includes(stop_shown()) ? stops().indexOf(stop_shown()) : nearest(begin());
   function by_slider(value) {
     if (has_engine) return turn(value);
     show_stop(stops()[Math.round(value)]);

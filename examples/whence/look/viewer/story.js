@@ -121,8 +121,7 @@ function zero_here() {
   if (!sheet?.causes) return null;
   const in_row = sheet.causes.indexOf(best.cause, state.i * sheet.columns);
   const cell = in_row >= 0 && in_row < (state.i + 1) * sheet.columns ? in_row : sheet.causes.indexOf(best.cause);
-  const column = cell % sheet.columns;
-  return { ...best, place: place_of(sheet, { row: (cell - column) / sheet.columns, column }) };
+  return { ...best, place: place_of(sheet, { row: Math.floor(cell / sheet.columns), column: cell % sheet.columns }) };
 }
 const zero = {
   wants: zero_here,
@@ -210,10 +209,7 @@ export const story_view = {
       if (!step.wants()) continue;
       if (step === learns && has_moments()) stage.append(make("p", { class: "moment" }, controls.moment.label));
       const redraw = draw_step(step, ++number);
-      if (step === counts) after_move = () => {
-        redraw();
-        show_cursor();
-      };
+      if (step === counts) after_move = () => (redraw(), show_cursor());
     }
     stage.append(make("p", {}, button("Explore every number \u203a", "explore", () => update({ view: "quantities" }), { class: "go" })));
   },
