@@ -362,6 +362,10 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*place(runs), "seed", "curve", "step", "sequences", "loss"])
 
 
+def measures_of(scores: pd.DataFrame) -> str:
+    return ", ".join(dict.fromkeys(COMPARED[each] for each in scores.measure))
+
+
 def crossed(scores: pd.DataFrame, values: str = "text") -> pd.DataFrame:
     """Schemes down, axes and test sets across. For several tasks: test sets down and schemes across. "0.31 (0.02)": mean and standard deviation
     over seeds; or a column of summary() (`values`)."""
@@ -466,7 +470,7 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, tables: dict[str, pd.DataFrame
     body = "".join(f"<figure><figcaption>{html.escape(what)}</figcaption><img src='{name}.svg'></figure>" for name, what in pictures.items())
     body += "".join(f"<details><summary>{title}</summary>{frame.to_html(index=False, na_rep='', border=0, float_format='{:.4g}'.format)}</details>"
                     for title, frame in folded.items())
-    title, measures = html.escape(", ".join(runs.task.unique())), ", ".join(dict.fromkeys(COMPARED[each] for each in tables["summary"].measure))
+    title, measures = html.escape(", ".join(runs.task.unique())), measures_of(found)
     return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}</title>
 <style>body {{ font: 15px system-ui; margin: 2em auto; max-width: 70em }} td, th {{ text-align: right; padding: 2px 9px }}
 img {{ max-width: 100% }}</style>
@@ -516,7 +520,7 @@ def main(words: list[str] | None = None) -> int:
     if found.empty:
         return int(failed.iloc[0]) if len(failed) else 1
     files = write(runs, found)
-    print(crossed(found).fillna("-").to_string())
+    print(f"{measures_of(found)}, mean{' (standard deviation) over seeds' * (options.seeds > 1)}:", crossed(found).fillna("-").to_string(), sep="\n")
     print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
     return int(runs.state.str.startswith(("failed", "damaged")).any())
 

@@ -1,14 +1,16 @@
 // look --serve: the page at http://127.0.0.1:PORT/TOKEN/, with a free port and a random token, until Ctrl-C. The page's questions
 // (playground/session.h) are answered one after another, in f64. "?prompt=..." and "?sample=..." ask for the page of another
-// text or sequence. Requests without the token, from another origin, or of more than 64 KiB are refused.
+// text or sequence, with its own session. Requests without the token, from another origin, or of more than 64 KiB are refused.
 // This file is in the program `whence` alone, if cpp-httplib is there: Debian's has shared parts, and they need OpenSSL.
 #include <httplib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <memory>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
@@ -22,37 +24,46 @@ namespace {
 
 constexpr const char* loopback = "127.0.0.1";
 
-// One page and the session behind it. A request for another text replaces both; one that is refused changes nothing.
-class ServedPage {
- public:
-  explicit ServedPage(const PageRequest& request) { make(request); }
+// A page and the session that answers its questions.
+struct ServedPage {
+  PageRequest request;
+  std::string html;
+  std::unique_ptr<playground::Session> session;
+};
 
-  // Makes the page if another is there.
-  void show(const PageRequest& request) {
-    if (request.subject.set != request_.subject.set || request.subject.prompt != request_.subject.prompt ||
-        request.subject.sample != request_.subject.sample)
-      make(request);
+ServedPage page_for(const PageRequest& request) {
+  std::cerr << "page of " << one_line(request.subject.run) << ": computing its pass, gradients and edits" << std::endl;
+  ServedPage page{
+      request, html_of(subject_of(request.subject), request, true), std::make_unique<playground::Session>()};
+  SubjectOptions exact = request.subject;
+  exact.dtype = DType::f64;
+  for (const std::string& question :
+      {playground::question_that_opens(exact).line(), std::string(R"({"ask": "look", "model": 0})")})
+    if (const Json answer = Json::read(page.session->answer(question), "session"); answer.has("error"))
+      throw InputError(answer.text("error"));
+  return page;
+}
+
+// The pages asked for last, the newest at the end. A page that is not among them is made.
+class ServedPages {
+ public:
+  ServedPage& at(const PageRequest& request) {
+    const auto found = std::ranges::find_if(pages_, [&](const ServedPage& page) {
+      return page.request.subject.prompt == request.subject.prompt &&
+             page.request.subject.sample == request.subject.sample;
+    });
+    if (found != pages_.end()) {
+      std::rotate(found, found + 1, pages_.end());
+    } else {
+      pages_.push_back(page_for(request));
+      if (pages_.size() > most) pages_.erase(pages_.begin());
+    }
+    return pages_.back();
   }
-  [[nodiscard]] const std::string& html() const { return html_; }
-  [[nodiscard]] std::string answer(const std::string& question) { return session_->answer(question); }
 
  private:
-  void make(const PageRequest& request) {
-    const Subject subject = subject_of(request.subject);
-    std::string html = html_of(subject, request, true);
-    SubjectOptions exact = request.subject;
-    exact.dtype = DType::f64;
-    auto session = std::make_unique<playground::Session>();
-    for (const std::string& question :
-        {playground::question_that_opens(exact).line(), std::string(R"({"ask": "look", "model": 0})")})
-      if (const Json answer = Json::read(session->answer(question), "session"); answer.has("error"))
-        throw InputError(answer.text("error"));
-    html_ = std::move(html), session_ = std::move(session), request_ = request;
-  }
-
-  PageRequest request_;
-  std::string html_;
-  std::unique_ptr<playground::Session> session_;
+  static constexpr std::size_t most = 4;
+  std::vector<ServedPage> pages_;
 };
 
 std::string random_token() {
@@ -73,7 +84,8 @@ PageRequest asked_by(PageRequest request, const httplib::Request& asked) {
 }
 
 void serve_page(const PageRequest& request) {
-  ServedPage page(request);
+  ServedPages pages;
+  (void)pages.at(request);
   httplib::Server server;
   server.new_task_queue = [] { return new httplib::ThreadPool(1); };  // a session answers one question at a time
   server.set_keep_alive_max_count(1);
@@ -88,18 +100,21 @@ void serve_page(const PageRequest& request) {
     if (!same) response.status = 403, response.set_content("another origin\n", "text/plain");
     return same ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
   });
-  server.Get(path, [&](const httplib::Request& asked, httplib::Response& response) {
-    try {
-      page.show(asked_by(request, asked));
-      response.set_content(page.html(), "text/html; charset=utf-8");
-    } catch (const Error& problem) {
-      response.status = 400;
-      response.set_content(message_line(problem.what()) + '\n', "text/plain; charset=utf-8");
-    }
-  });
-  server.Post(path + "ask", [&](const httplib::Request& asked, httplib::Response& response) {
-    response.set_content(page.answer(asked.body), "application/json");
-  });
+  // A question carries its page's "?prompt=" or "?sample=".
+  const auto answers = [&](const char* type, auto answer) {
+    return [&pages, &request, type, answer](const httplib::Request& asked, httplib::Response& response) {
+      try {
+        response.set_content(answer(pages.at(asked_by(request, asked)), asked.body), type);
+      } catch (const Error& problem) {
+        response.status = 400;
+        response.set_content(message_line(problem.what()) + '\n', "text/plain; charset=utf-8");
+      }
+    };
+  };
+  server.Get(path, answers("text/html; charset=utf-8", [](ServedPage& page, const std::string&) { return page.html; }));
+  server.Post(path + "ask", answers("application/json", [](ServedPage& page, const std::string& question) {
+    return page.session->answer(question);
+  }));
   std::cout << "open http://" << host << path << " in a browser of this machine; Ctrl-C ends it" << std::endl;
   install_interrupt_handler();
   std::jthread watch([&](const std::stop_token& ended) {

@@ -51,7 +51,7 @@ std::string document(std::string_view title, std::string_view style, std::string
   out += to_text("script-src 'unsafe-inline'", allowed,
       "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
   out += "<title>" + escape(title) + "</title>\n<style>" + std::string(style) + "</style>\n</head>\n<body>\n";
-  out += "<div class=\"top\"><h1>" + escape(title) + "</h1><div id=\"theme\"></div></div>\n";
+  out += "<header class=\"top\"><h1>" + escape(title) + "</h1></header>\n";
   out += body;
   out += scripts;
   return out + "</body>\n</html>\n";

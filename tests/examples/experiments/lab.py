@@ -94,6 +94,7 @@ class Grid(unittest.TestCase):
                                   settings={"steps": 60, "lr": 0.01, "dim": 16, "layers": 1, "heads": 2, "test-sequences": 8}), quiet=True)
         self.assertEqual(set(runs.state), {"done"})
         found = lab.scores(runs)
+        self.assertEqual(lab.measures_of(found), "token error %")
         table = lab.crossed(found)
         self.assertEqual((list(table.columns), len(table)), (["rope", "none"], 4))  # three sets of one, the average over five of the other
         of_parity = found[(found.task == "parity_check") & (found.scheme == "rope")]

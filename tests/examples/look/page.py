@@ -76,6 +76,8 @@ EVERY_VIEW = """(async () => {
     must(all("main #stage").length === 1, "no main part");
     const wide = all("#stage :is(.scroll, .frame)").filter((each) => each.scrollWidth > each.clientWidth);
     must(wide.every(({ tabIndex }) => tabIndex === 0), "keys do not scroll what is wider than its room");
+    must(all("#look [role=slider]").every((each) => each.hasAttribute("aria-valuenow")), "a slider without its value");
+    must(all("math:not([role=group]) [tabindex]").length === 0, "what a key reaches is within what is read as a picture");
     must(!/\bNaN\b/.test(document.getElementById("stage").innerText), "NaN");
     must(all("[data-hatched]").length || all("#look > .note").every(({ hidden, innerText }) => hidden || !innerText.includes("Hatched")), "no hatched cell");
     if (innerWidth <= 390) {
@@ -204,6 +206,23 @@ def check_answers(browser, path, data):
     browser.pointer(".word", 0.5, 0.5)
     browser.at(i=0)
 
+def check_words(browser, data):
+    """The story's steps speak of the quantity that moves, the head, and the most frequent cause in it; keys move within their rows."""
+    knob, words, number = data["knob"], browser.texts(".step > div:first-child > p"), lambda text: float(text.replace("\u2212", "-"))
+    here = lambda each: each["layer"] == knob["layer"] and each["head"] in (None, knob["head"])
+    assert words[1].startswith(f"dLoss/d{knob['at'].split()[0]} says"), words[1]
+    silenced = number(re.search(r"the loss changes by (\S+)\. ", words[0])[1])
+    assert math.isclose(silenced, next(filter(here, data["effects"]))["real"], rel_tol=6e-3), words[0]
+    found, kinds = [], [each["kind"] for each in data["causes"]]
+    for share in filter(here, data["shares"]):
+        if share["probe"] in [each["probe"] for each in data["quantities"] if each["scheme"] and each["axes"] == "h i j"]:
+            pairs = share["entries"] - sum(count for count, kind in zip(share["by"], kinds) if kind == "masked")
+            found += [(count / pairs, kind) for count, kind in list(zip(share["by"], kinds))[1:] if count and kind != "masked"]
+    most, _ = max([each for each in found if each[0] > 0.01 and each[1] in ("table flat", "whole position", "clamped", "saturated")] or found)
+    kind, said = re.search(r"zero\. ([\w ]+):.*This cause has (\S+) % of the pairs", words[-1]).groups()
+    assert (most, kind) in found and math.isclose(float(said), 100 * most, rel_tol=6e-3), (words[-1], found)
+    browser.press("[data-focus^='row ']", "Home", "ArrowRight", j=1)
+
 def check_story(browser, path, data):
     """Its claim, its steps, the other answers of the sequence, and the heads that are silenced."""
     browser.open(path)
@@ -211,6 +230,7 @@ def check_story(browser, path, data):
         "Which tokens this head counts", "cope: position_logit by position", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h2")
     asked = data["predictions"][data["knob"]["i"]]
     assert asked["likeliest"][0][0] in browser.texts(".claim b")[0] and f"After {data['knob']['i']} " in browser.texts(".claim")[0]
+    check_words(browser, data)
     other = next(t for t, each in enumerate(data["predictions"]) if each and t != data["knob"]["i"])
     browser.press(f"[data-focus='asked {other}']", "Enter", i=other)
     assert f"For the query {other} " in browser.texts(".step p")[0], browser.texts(".step p")
@@ -218,6 +238,13 @@ def check_story(browser, path, data):
     browser.open(path, view="edits")
     told = [float(text) for text in browser.texts(".effects td:nth-child(3)", "title")]
     equal("silenced heads", told, [each["real"] for each in data["effects"]])
+    means = {text: [] for text in data["tokens"]}
+    for i in range(len(data["tokens"])):
+        for text, gate in zip(data["tokens"], row_of(data, "gates", 0, 0, i)[:i + 1]):
+            means[text].append(gate)
+    counted = sorted((text for text in means if sum(means[text]) > len(means[text]) / 2), key=lambda text: -sum(means[text]) / len(means[text]))
+    more = f" and {len(counted) - 4} more" if len(counted) > 4 else ""
+    assert browser.texts(".effects tbody td:last-child")[0] == f"counts {', '.join(counted[:4]) or 'no kind of token'}{more}", counted
     browser.press("[data-focus='effect 1 0']", "Enter", layer=1, head=0)
     browser.open(path, view="story", i=9, j=4)
     tokens = browser.texts(".step svg .token")
@@ -254,6 +281,9 @@ def check_knob(browser, path, data):
     assert browser.get("document.querySelector('[data-key=knob]').offsetHeight") >= 24, "a slider that a finger finds"
     browser.click("[data-focus='knob reset']")
     assert not browser.texts(".turn .own-level[d^=M]"), "the model's own numbers are drawn once"
+    if " i=" in knob["at"] and " j=" not in knob["at"]:
+        browser.pointer(".turn .strips svg", 0.3, 0.3)
+        assert browser.texts(".turn output")[0].startswith("every bar: ") and f'--edit "{knob["at"]} ' in browser.texts(".turn .command")[0]
     if knob["value"] is not None and knob["change"] == "=":  # drags the bar to the bottom, and the picture follows
         key = (70 + (knob["j"] + 0.5) / seen * (1280 - 40 - 15 - 82)) / (1280 - 40 - 15)
         for kind, y in (("mousePressed", 0.3), ("mouseMoved", 0.5), ("mouseMoved", 0.74), ("mouseReleased", 0.74)):
@@ -608,15 +638,38 @@ def check_sums(browser, path, _):
     browser.open(path, view="heads")
     computed_equal(browser, ".drawn .check")
 
-def check_served(browser, whence, folder):
-    """`look --serve`: any bar of the row drags, by the engine's numbers in f64; others' requests are refused; a signal ends it."""
+WHEN_THERE = "new Promise(done => { const each = () => document.querySelector('%s') ? done() : setTimeout(each, 20); each(); })"
+
+def served(words):
+    """Starts `look --serve` and returns the process and the page's address; None if the program cannot serve."""
+    process = subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if address := process.stdout.readline():
+        return process, re.search(r"http://127\.0\.0\.1:\d+/\w{32}/", address)[0]
+    assert "without cpp-httplib" in process.stderr.read() and process.wait() == 2
+
+def open_served(browser, url):
+    browser.call("Page.navigate", url=url + "#view=story&layer=0&head=0&i=9&j=5&digits=true")
+    browser.get(WHEN_THERE % ".claim")
+
+def move_served(browser, words):
+    """Moves a bar by key; the page says what `look --edit` prints for that edit of the words' pass. Returns the edit."""
+    for key in ("ArrowLeft", "ArrowDown"):
+        browser.press("[data-focus=knob]", key)
+    browser.get(WHEN_THERE % ".turn .command")
+    edit = re.search('--edit "(.*)"', browser.texts(".turn .command")[0])[1]
+    printed = subprocess.run([*words, "--dtype", "f64", "--edit", edit], check=True, capture_output=True, text=True).stdout.splitlines()[-1].split()
+    said = [float(word) for word in re.findall(r"[+-]\d\S*\d", browser.texts(".moved")[0].replace("\u2212", "-"))]
+    assert len(said) == 2, browser.texts(".moved")
+    assert all(math.isclose(one, float(other), rel_tol=6e-3) for one, other in zip(said, (printed[-1], printed[-2]), strict=True)), (said, printed)
+    return edit
+
+def check_served(browsers, whence, folder):
+    """`look --serve`: any bar of the row drags, by the engine's numbers in f64; others' requests are refused; tabs of two sequences
+    stay apart, also when other pages have taken their sessions' place; a signal ends it."""
     words = [whence, "look", "kerple", "--length", "24"]
-    served = subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    address = served.stdout.readline()
-    if not address:
-        assert "without cpp-httplib" in served.stderr.read() and served.wait() == 2
+    if not (started := served(words)):
         return print("look_page: `look --serve` SKIPPED: built without cpp-httplib")
-    url = re.search(r"http://127\.0\.0\.1:\d+/\w{32}/", address)[0]
+    process, url = started
     def status(url, body=None, **headers):
         try:
             return urllib.request.urlopen(urllib.request.Request(url, body, headers)).status
@@ -626,21 +679,24 @@ def check_served(browser, whence, folder):
     assert status(url) == status(url + "ask", question) == 200
     assert status(url[:-2] + "/ask", question) == status(url.rsplit("/", 2)[0] + "/") == 404, "a wrong token"
     assert status(url, Host="example.org") == status(url + "ask", question, Origin="http://example.org") == 403, "another site"
-    assert status(url + "ask", b"a" * 100_000) == 413 and status(url + "?sample=-1") == 400
+    assert status(url + "ask", b"a" * 100_000) == 413 and status(url + "?sample=-1") == status(url + "ask?sample=-1", question) == 400
     assert "error" in json.load(urllib.request.urlopen(url + "ask", b'{"ask":')), "a broken question"
-    browser.call("Page.navigate", url=url + "#view=story&layer=1&head=0&i=20&j=5&digits=true")
-    browser.get("new Promise(done => { const each = () => document.querySelector('.claim') ? done() : setTimeout(each, 20); each(); })")
-    for key in ("ArrowLeft", "ArrowDown"):
-        browser.press("[data-focus=knob]", key)
-    browser.get("new Promise(done => { const each = () => document.querySelector('.turn .command') ? done() : setTimeout(each, 20); each(); })")
-    edit = re.search('--edit "(.*)"', browser.texts(".turn .command")[0])[1]
-    assert re.fullmatch(r"bias layer=1 head=0 i=20 j=4 = -\d+\.\d+", edit), edit
-    printed = subprocess.run([*words, "--dtype", "f64", "--edit", edit], check=True, capture_output=True, text=True).stdout.splitlines()[-1].split()
-    said = [float(word) for word in re.findall(r"[+-]\d\S*\d", browser.texts(".moved")[0].replace("\u2212", "-"))]
-    assert len(said) == 2, browser.texts(".moved")
-    assert all(math.isclose(one, float(other), rel_tol=6e-3) for one, other in zip(said, (printed[-1], printed[-2]), strict=True)), (said, printed)
-    served.terminate()
-    assert served.wait(20) == 0
+    open_served(browsers[0], url)
+    edit = move_served(browsers[0], words)
+    assert re.fullmatch(r"bias layer=0 head=0 i=9 j=4 = -\d+\.\d+", edit), edit
+    process.terminate()
+    assert process.wait(20) == 0 and process.stderr.readline() == "page of kerple: computing its pass, gradients and edits\n"
+    words = [whence, "look", str(folder / "run")]
+    process, url = served(words)
+    for sample, browser in enumerate(browsers):
+        open_served(browser, f"{url}?sample={sample}")
+    for later in (False, True):
+        for sample, browser in enumerate(browsers):
+            move_served(browser, [*words, "--task-sample", str(sample)])
+            browser.click("[data-focus='knob reset']")
+        assert later or [status(f"{url}?sample={other}") for other in range(2, 6)] == [200] * 4
+    process.terminate()
+    assert process.wait(20) == 0
 
 CHECKS = {"cope": (check_openings, check_symbols, check_start, check_story, check_knob, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_moved, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_logits, check_phone), "cdape": (check_heads, check_graph, check_knob), "left": (check_sums,),
@@ -679,7 +735,7 @@ def main(whence):
             with concurrent.futures.ThreadPoolExecutor(len(browsers)) as pool:
                 list(pool.map(check_page, sorted(pages, key=lambda name: -len(CHECKS.get(name, ())))))
             check_speed(browsers[0], pages["large"])
-            check_served(browsers[0], whence, folder)
+            check_served(browsers, whence, folder)
         finally:
             for browser in browsers:
                 browser.close()

@@ -93,7 +93,7 @@ export function row_strips(container, sheets, row, space = container.clientWidth
 
 // Draws a row's current numbers, with a dash at the model's own number wherever the two differ, and a line at the cursor, whose
 // value is at the right. The last row of a column carries the axis. With `key` what the reader moves is marked: that key
-// (null: none), and all that differs.
+// ("all", or null: none), and all that differs.
 export function row_strip({ title, label, now, own, key, width, last, labels, word, marks = [], height = 74, reach }) {
   const y = reach ?? reach_of([...now, ...own]), bottom = !last ? 8 : labels ? 40 : 26;
   const frame = chart({ label: `${label}: ${now.map(shown).join(" ")}`, width, height: 20 + height + bottom, bottom,
@@ -101,7 +101,7 @@ export function row_strip({ title, label, now, own, key, width, last, labels, wo
   grid(frame, y);
   mark_across(frame, marks, y);
   if (last) index_axis(frame, labels, now.length, word);
-  columns(frame, now, (j) => key !== undefined && (j === key || is_apart(now[j], own[j])));
+  columns(frame, now, (j) => key !== undefined && (key === "all" || j === key || is_apart(now[j], own[j])));
   if (now !== own) levels(frame, own, now);
   const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
   const value = draw("text", { class: "now end", x: width - frame.right, y: 12 });

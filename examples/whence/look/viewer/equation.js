@@ -213,7 +213,9 @@ export function equation(text) {
     const reader = new Reader(tokens_of(body));
     reader.pieces().forEach((piece, k, { [k - 1]: before }) => {
       const is_math = Array.isArray(piece), between = is_math && Array.isArray(before) ? make("wbr") : k && !/^[,;:]$/.test(piece) ? " " : "";
-      line.append(between, is_math ? math("math", { displaystyle: "true" }, piece) : piece);
+      const element = is_math ? math("math", { displaystyle: "true" }, piece) : piece;
+      if (is_math && element.querySelector(".symbol")) dress(element, { role: "group" });  // links inside are no mere presentation
+      line.append(between, element);
     });
   } catch {
     line.append(make("code", {}, body));

@@ -209,12 +209,19 @@ export const follow_pointer = (element, place_at, select = choose) => dress(elem
 export function choose(place) {
   pointer.hover = null;
   if ("head" in place || "c" in place) return update(place);
+  const focus = document.activeElement?.dataset.focus;
   Object.assign(state, place);
   readout.setAttribute("aria-live", "polite");
   for (const redraw of redrawn) redraw();
   let_keys_scroll();
+  focus_again(focus);
   show_cursor();
   write_address();
+}
+// Focuses what was focused before it was drawn again.
+export function focus_again(focus) {
+  if (focus && document.activeElement.dataset.focus !== focus)
+    document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
 }
 // Regions that are wider than their room scroll by keys, too.
 function let_keys_scroll() {
@@ -227,6 +234,7 @@ export function show_cursor() {
   const at = { ...state, ...pointer.hover };
   for (const follow of followers) follow(at);
   readout.replaceChildren(...current_view().readout(at));
+  readout.tabIndex = readout.scrollHeight > readout.clientHeight ? 0 : -1;
 }
 
 export const system_dark = matchMedia("(prefers-color-scheme: dark)");
@@ -259,9 +267,7 @@ export function update(change = {}) {
   let_keys_scroll();
   stage.style.minHeight = "";
   show_cursor();
-  if (focus && document.activeElement.dataset.focus !== focus) {
-    document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
-  }
+  focus_again(focus);
   write_address();
 }
 

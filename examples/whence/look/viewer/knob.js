@@ -2,7 +2,7 @@
 // Without an engine one number moves, the story's knob, through eleven passes computed when the page was written. With an
 // engine every number of the row does.
 import {
-  button, clamped, command_code, counted, draw, format, make, name_cell, note, on_keys, right_cell, svg_text, table_of, unique
+  button, clamped, command_code, counted, draw, dress, format, make, name_cell, note, on_keys, right_cell, svg_text, table_of, unique
 } from "./elements.js";
 import { state } from "./state.js";
 import { data, part_of, place_text, sheet_of, telling, measured, tokens, word_of, words_of_place } from "./data.js";
@@ -21,10 +21,8 @@ const place = () => has_engine || !knob() ? state : knob();
 const asked_here = () => asked_after(place().i);
 
 // Returns the quantity whose row is drawn: the one that moves, or for a knob that is no pair a telling one.
-function moving() {
-  const named = knob() && measured.find(({ name, axes }) => name === name_of(knob()) && axes === "h i j");
-  return named ?? data.all.get(telling(measured));
-}
+const of_bars = () => knob() && measured.find(({ name, axes }) => name === name_of(knob()) && axes === "h i j");
+export const moving = () => of_bars() ?? data.all.get(telling(measured));
 
 // ---- What the reader has moved: a stop {edit, number, real, predicted, prediction, rows}, computed before or by the engine
 let moved = { at: "", stop: null, tried: [] };
@@ -39,13 +37,18 @@ function show_stop(stop) {
   redraw();
 }
 
-// Sets the selected pair's number: to the nearest stop, or by the engine.
-function turn(number) {
-  const { change } = knob() ?? { change: "=" }, own = own_value();
+// own_setting is the knob's number for the model as it is, if it is a single one; nearest returns a stop's index.
+const own_setting = () => ({ "+=": 0, "*=": 1 })[knob().change] ?? knob().value;
+function nearest(number) {
+  const away = knob().stops.map((stop) => Math.abs(stop.number - number));
+  return away.indexOf(Math.min(...away));
+}
+// Sets the number of the bar at j: to the nearest stop, or by the engine.
+function turn(number, at = place().j) {
+  const { change } = knob() ?? { change: "=" }, own = row_at(null, moving().name)?.[at];
   if (!has_engine) {
     const wanted = change === "=" ? number : change === "+=" ? number - own : number / own;
-    const away = knob().stops.map((stop) => Math.abs(stop.number - wanted));
-    return show_stop(knob().stops[away.indexOf(Math.min(...away))]);
+    return show_stop(knob().stops[nearest(wanted)]);
   }
   const value = moving().scale === "unit" ? clamped(number, 0, 1) : number, { layer, head, i, j } = place();
   const edit = `${place_text(words_of_place(moving(), part_of(moving(), layer), { ...state, layer, head, i, j }))} = ${value}`;
@@ -62,15 +65,17 @@ function row_at(stop, name) {
   return row_of(own, place().i).slice(0, keys_seen()).map((value, j) => value === null || !found ? value : found.value[j]);
 }
 const own_value = () => row_at(null, moving().name)?.[place().j] ?? null;
-// True if the bar of the selected key can be dragged.
-const drags = () => own_value() !== null && (has_engine || (knob()?.value ?? null) !== null);
+// drags is true if the bar of the selected key can be dragged, whole_row if all bars then move.
+const drags = () => own_value() !== null && (has_engine || Boolean(of_bars()));
+const whole_row = () => !has_engine && Boolean(of_bars()) && !/ j=/.test(knob().at);
 
 function draw_row(container, width) {
   const { name, scale } = moving(), { i, j } = place(), stop = stop_shown(), own = row_at(null, name);
   if (!own) return container.replaceChildren(note(`No ${name} recorded for ${place_words()}.`));
   const now = stop ? row_at(stop, name) : own, all = stops_here().flatMap((each) => row_at(each, name));
-  const frame = row_strip({ title: name, label: `${name} of query ${i}`, now, own, key: drags() ? j : null, width, last: true, labels: tokens,
-    word: word_of("j"), height: 110, reach: scale === "unit" ? [0, 1] : reach_of([...own, ...now, ...all]) });
+  const key = whole_row() ? "all" : drags() ? j : null;
+  const frame = row_strip({ title: name, label: `${name} of query ${i}`, now, own, key, width, last: true, labels: tokens, word: word_of("j"),
+    height: 110, reach: scale === "unit" ? [0, 1] : reach_of([...own, ...now, ...all]) });
   frame.follow(j);
   container.replaceChildren(frame.picture);
   return frame;
@@ -80,7 +85,7 @@ export const moved_row = (name) => stop_shown()?.rows && state.run === "this" &&
   keys.slice(0, 3).every((key) => state[key] === place()[key]) ? row_at(stop_shown(), name) : null;
 
 // ---- Change of the loss over the numbers that were tried: the real one, and the gradient's prediction
-const signed = (value) => Math.abs(value) < 1e-12 ? "about 0" : `${value > 0 ? "+" : "\u2212"}${format(Math.abs(value), 3)}`;
+export const signed = (value) => Math.abs(value) < 1e-12 ? "about 0" : `${value > 0 ? "+" : "\u2212"}${format(Math.abs(value), 3)}`;
 function draw_losses(container, width) {
   const recorded = stops_here(), stops = (recorded.length && !has_engine ? recorded : [...recorded, ...tried()])
     .filter(({ number }) => Number.isFinite(number)).sort((one, other) => one.number - other.number);
@@ -96,15 +101,15 @@ function draw_losses(container, width) {
   for (const end of unique([...ends, (ends[0] + ends[1]) / 2])) frame.add(svg_text("tick middle", frame.x_of(end), frame.floor + 16, format(end, 3)));
   const line = (some, field, name) => path_through(name, some.map((each) => each[field] >= reach[0] && each[field] <= reach[1]
     ? `${frame.x_of(each.number).toFixed(1)} ${frame.y_of(each[field]).toFixed(1)}` : ""));
-  frame.add(svg_text("title", frame.left, 12, "change of the loss"), line(told, "predicted", "engine"), line(stops, "real", "trace"),
-    ...stops.map(({ number, real: value }) => dot(frame, "dot", number, value, 3)));
+  frame.add(svg_text("title", frame.left, 12, `change of the loss by ${has_engine ? moving().name : name_of(knob())}`),
+    line(told, "predicted", "engine"), line(stops, "real", "trace"), ...stops.map(({ number, real: value }) => dot(frame, "dot", number, value, 3)));
   const right = width - frame.right + 8, real_y = frame.y_of(real.at(-1)), last = inside.at(-1);
   frame.add(svg_text("curve-name real", right, real_y + 4, "real"));
   if (last) {
     const y = frame.y_of(last.predicted), apart = Math.abs(y - real_y) < 15 ? Math.sign(y - real_y || 1) * 15 + real_y : y;
     frame.add(svg_text("curve-name told", right, apart + 4, "by gradient"));
   }
-  const stop = stop_shown(), own = has_engine ? own_value() : { "+=": 0, "*=": 1 }[knob().change] ?? knob().value;
+  const stop = stop_shown(), own = has_engine ? own_value() : own_setting();
   if (own !== null && own >= ends[0] && own <= ends[1]) frame.add(dot(frame, "own-point", own, 0, 4.5));
   if (stop) frame.add(dot(frame, "point", stop.number, stop.real, 5.5));
   container.replaceChildren(frame.picture);
@@ -117,7 +122,7 @@ function answers_table() {
   const names = unique([own, now].flatMap(({ wanted, likeliest }) => [wanted, ...likeliest]).map(([text]) => text)).slice(0, 3);
   const share = ({ wanted, likeliest }, name) => [wanted, ...likeliest].find(([text]) => text === name)?.[1] ?? null;
   const bar = (before, value) => draw("svg", { class: "answer-bar", viewBox: "0 0 164 16", "aria-hidden": "true" },
-    draw("rect", { class: "share", x: 1, y: 3, height: 10, width: 160 * (value ?? 0) }),
+    draw("rect", { class: stop_shown() ? "share moved" : "share", x: 1, y: 3, height: 10, width: 160 * (value ?? 0) }),
     draw("rect", { class: "own", x: 1, y: 0.5, height: 15, width: Math.max(1, 160 * (before ?? 0)) }));
   return table_of(["answer", "", "now"], names.map((name) => [name_cell(answer_name(name), name === own.wanted[0] ? " (right)" : ""),
     make("td", {}, bar(share(own, name), share(now, name))),
@@ -138,8 +143,11 @@ function invitation() {
   const what = [`Bars: ${name} of ${place_words()}, for this query`, caption ? ` (${caption})` : "", ". "];
   if (has_engine) return [...what, "Drag any bar."];
   if (!knob()) return what;
-  const still = knob().effect < 0.01 ? " Nothing of this kind moves an answer of this sequence." : "";
-  const act = drags() ? ["Drag the orange bar, at ", token_name(knob().j), "."] : ["Move ", make("code", {}, knob().at), " by the slider."];
+  const still = knob().effect < 0.01 ? " Nothing of this kind moves an answer of this sequence."
+    : " Of all that were tried, this moves an answer the most.";
+  const one = / i=/.test(knob().at), bar = ["Drag the orange bar, at ", token_name(knob().j), one ? "." : "; it moves for all queries."];
+  const act = !drags() ? ["Move ", make("code", {}, knob().at), " by the slider."]
+    : whole_row() ? `Drag any bar: all bars of this ${one ? "row" : "head"} move together.` : bar;
   return [...what, act, still];
 }
 const outcome_words = ({ real, predicted }) => ["The loss changes by ", make("b", {}, signed(real)),
@@ -147,7 +155,7 @@ const outcome_words = ({ real, predicted }) => ["The loss changes by ", make("b"
 function number_words({ number }) {
   if (has_engine || !knob()) return `${moving().name} = ${format(number, 3)}`;
   const { change } = knob(), sign = { "=": "=", "+=": number < 0 ? "\u2212" : "+", "*=": "\u00d7" }[change];
-  return `${name_of(knob())} ${sign} ${format(change === "+=" ? Math.abs(number) : number, 3)}`;
+  return `${whole_row() ? "every bar: " : ""}${name_of(knob())} ${sign} ${format(change === "+=" ? Math.abs(number) : number, 3)}`;
 }
 
 // ---- The whole: `then` is called after each move
@@ -163,11 +171,8 @@ export function draw_turn(container, then = () => {}) {
     make("div", { class: "knob-pictures" }, make("div", {}, said, answers), losses), code);
   let frame = null;
   const stops = () => knob()?.stops ?? [], last = () => stops().length - 1;
-  const nearest = () => {
-    const own = { "+=": 0, "*=": 1 }[knob().change] ?? knob().value ?? 0.5, away = stops().map(({ number }) => Math.abs(number - own));
-    return away.indexOf(Math.min(...away));
-  };
-  const index = () => stops().includes(stop_shown()) ? stops().indexOf(stop_shown()) : nearest();
+  const begin = () => own_setting() ?? (whole_row() ? 0.5 : own_value());
+  const index = () => stops().includes(stop_shown()) ? stops().indexOf(stop_shown()) : nearest(begin());
   function by_slider(value) {
     if (has_engine) return turn(value);
     show_stop(stops()[Math.round(value)]);
@@ -180,12 +185,13 @@ export function draw_turn(container, then = () => {}) {
   }
   const reach_here = () => moving().scale === "unit" ? [0, 1] : reach_of(row_at(null, moving().name));
   let dragged = false;
-  const to_pointer = (event) => turn(frame.at(event).y);
+  const column_of = (event) => clamped(Math.round(frame.at(event).x), 0, keys_seen() - 1);
+  const to_pointer = (event) => turn(frame.at(event).y, whole_row() ? column_of(event) : place().j);
   row.addEventListener("pointerdown", (event) => {
     if (!frame) return;
-    const j = clamped(Math.round(frame.at(event).x), 0, keys_seen() - 1);
+    const j = column_of(event);
     if (has_engine) choose({ j });
-    dragged = drags() && (has_engine || j === place().j);
+    dragged = drags() && (has_engine || whole_row() || j === place().j);
     if (!dragged) return;
     row.setPointerCapture(event.pointerId);
     to_pointer(event);
@@ -197,11 +203,11 @@ export function draw_turn(container, then = () => {}) {
     claim.replaceChildren(...answer_words().flat());
     said.replaceChildren(...(stop?.problem ? [make("b", { class: "wrong" }, stop.problem)] : stop ? outcome_words(stop) : invitation()).flat(2));
     output.textContent = stop ? number_words(stop) : "as the model has it";
-    row.setAttribute("aria-valuetext", output.textContent);
     slider.hidden = !has_engine && !stops().length;
     const [low, high] = has_engine ? reach_here() : [0, last()];
     Object.assign(slider, { min: low, max: high });
     slider.value = has_engine ? stop?.number ?? own_value() : stops().length ? index() : 0;
+    dress(row, { "aria-valuemin": low, "aria-valuemax": high, "aria-valuenow": slider.value, "aria-valuetext": output.textContent });
     reset.hidden = !stop;
     code.replaceChildren(...stop && !stop.problem ? [note("The command for it:"), command_code(`${data.command} --edit "${stop.edit}"`)] : []);
     frame = draw_row(row, width);

@@ -20,7 +20,7 @@ const outcome_at = (map, at) => map.outcomes[at.layer * columns_of(map) + column
 
 const line_of = ({ place, predicted, real, logit, probability, likeliest }) => [name_cell(make("code", {}, place)),
   make("td", {}, answer_name(likeliest)), right_cell(percent(probability)), ...[logit, real].map(number_cell),
-  predicted == null ? make("td", { class: "number" }, "\u2013") : number_cell(predicted)];
+  predicted == null ? right_cell("\u2013") : number_cell(predicted)];
 
 function draw_patch() {
   const { maps, before, answer, token, texts, command } = data.patches, table = make("div");

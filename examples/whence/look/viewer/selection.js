@@ -3,7 +3,7 @@ import { acting_row, button, make, name_cell, right_cell, table_of, token_text }
 import { state } from "./state.js";
 import { part_of, place_text, words_of_place } from "./data.js";
 import { cause_bar } from "./colour.js";
-import { update } from "./frame.js";
+import { focus_again, update } from "./frame.js";
 import { cause_at, text_at } from "./map.js";
 import { legend } from "./why.js";
 import { drawn, layer_of, learners, of_pairs, selected_learner, settle_pair, sheet_in, shown_quantities } from "./learners.js";
@@ -84,7 +84,7 @@ drawn.push(() => {
   const focus = document.activeElement?.dataset.focus;
   numbers.replaceChildren(table_of(["", "value", "dLoss/d", "why zero"],
     learners.filter((each) => each.look).flatMap(rows_of)));
-  if (focus?.startsWith("row ")) numbers.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  focus_again(focus);
   chooser.replaceChildren(...of_pairs(seen).map(({ name }) => make("option", { value: name }, name)));
   chooser.value = state.quantity;
   causes_title.textContent = `Where dLoss/d${sheet.name} is zero: model ${learner.index + 1}`;

@@ -24,7 +24,7 @@ const waiting = new Map();
 let worker = null, asked = 0;
 
 // `dead` is a sentence once the engine has stopped; then `when_dead` is called. `turn` asks for the pass that is shown
-// with one number changed. A served page has its engine behind it (look/serve.cpp).
+// with one number changed. A served page has its engine behind it (serve.cpp); its questions carry the page's text or sequence.
 export const source = {
   has_engine: Boolean(element("engine-module")), is_served: Boolean(element("served")), ask: recorded, dead: "", when_dead: () => {},
   turn: (place) => ask_server({ ask: "turn", model: 0, ...place }), put_edits: null,
@@ -35,7 +35,7 @@ if (source.is_served) source.put_edits = async (edits) => {
   return `The loss changes by ${real.toPrecision(3)}; the gradient said ${predicted?.toPrecision(3) ?? "nothing"}.`;
 };
 async function ask_server(question) {
-  const answer = await fetch("ask", { method: "POST", body: JSON.stringify(question) })
+  const answer = await fetch(`ask${location.search}`, { method: "POST", body: JSON.stringify(question) })
     .then((response) => response.ok ? response.json() : Promise.reject(new Error(`the engine refused this: ${response.status}`)),
       () => Promise.reject(new Error("The engine does not answer: has its program ended?")));
   if (answer.error) throw new Error(answer.error);
