@@ -210,7 +210,8 @@ def check_words(browser, data):
     """The story's steps speak of the quantity that moves, the head, and the most frequent cause in it; keys move within their rows."""
     knob, words, number = data["knob"], browser.texts(".step > div:first-child > p"), lambda text: float(text.replace("\u2212", "-"))
     here = lambda each: each["layer"] == knob["layer"] and each["head"] in (None, knob["head"])
-    assert words[1].startswith(f"dLoss/d{knob['at'].split()[0]} says"), words[1]
+    learns = f"dLoss/d{knob['at'].split()[0]} says"
+    assert any(each.startswith(learns) for each in words[1:3]), words
     silenced = number(re.search(r"the loss changes by (\S+)\. ", words[0])[1])
     assert math.isclose(silenced, next(filter(here, data["effects"]))["real"], rel_tol=6e-3), words[0]
     found, kinds = [], [each["kind"] for each in data["causes"]]
@@ -683,7 +684,7 @@ def check_served(browsers, whence, folder):
     assert "error" in json.load(urllib.request.urlopen(url + "ask", b'{"ask":')), "a broken question"
     open_served(browsers[0], url)
     edit = move_served(browsers[0], words)
-    assert re.fullmatch(r"bias layer=0 head=0 i=9 j=4 = -\d+\.\d+", edit), edit
+    assert re.fullmatch(r"(bias|scores) layer=0 head=0 i=9 j=4 = -\d+\.\d+", edit), edit
     process.terminate()
     assert process.wait(20) == 0 and process.stderr.readline() == "page of kerple: computing its pass, gradients and edits\n"
     words = [whence, "look", str(folder / "run")]
