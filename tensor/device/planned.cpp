@@ -152,7 +152,7 @@ class PlannedKernels final : public GpuKernels {
   void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
-    const index_t quarters = 5 + 4 * parts_of_mix(x);
+    const index_t quarters = 6 + 4 * parts_of_mix(x);
     const Tensor numbers = pairs_of_mix(x, output, scratch_of_mix(at, x, output, quarters), quarters);
   }
   void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,

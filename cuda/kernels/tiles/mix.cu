@@ -139,27 +139,28 @@ void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<c
 template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
   const index_t heads = given.heads();
   make_pairs_of<Mixed<T>, true, width>(given, group, head_rows<const T>(given.query, heads),
-      head_rows<const T>(given.key, heads), to, given.mix.facts.scale, {});
+      head_rows<const T>(given.key, heads), to, given.mix.facts.scale / mix_unit, {});
   if (given.parts() > 1) given.template run_pieces<false>(given.template blocks<Mixed<T>>(to, group), group);
 }
 
 template <class T, int width, int beside, int slots, int parts>
 void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
+  using C = compute_t<T>;
   using M = Mixed<T>;
   using Values = MixValues<T, width>;
   using Logits = MixLogits<M, beside, beside, slots, parts, false>;
   const index_t heads = given.heads();
-  const MixScratch scratch = given.scratch(5 + 4 * parts);  // X, powers, and one base per four keys
+  const MixScratch scratch = given.scratch(6 + 4 * parts);  // X, powers, and one base per four keys
   const Tensor scores = given.template room<M>(scratch, parts), powers = given.template room<M>(scratch),
-               bases = given.template room<M, 2>(scratch);
+               bases = given.template room<C, 2>(scratch);
   each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group, bool) {
     make_scores<T, width>(given, group, scores);
-    Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<M, 2>(bases, group)};
+    Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<C, 2>(bases, group)};
     logits.mix.group = group, logits.mix.scores = given.template blocks<const M>(scores, group);
     launch_kernel(logits, {.blocks = logits.mix.blocks(), .shared_bytes = Logits::shared_bytes});
     launch_kernel(Values{given.mix.facts, given.dropout, group, given.template blocks<const M>(powers, group),
-                      given.template blocks<const M, 2>(bases, group), head_rows<const T>(given.value, heads),
-                      head_rows<T>(output, heads), global<compute_t<T>>(norms), given.mix.present},
+                      given.template blocks<const C, 2>(bases, group), head_rows<const T>(given.value, heads),
+                      head_rows<T>(output, heads), global<C>(norms), given.mix.present},
         {.blocks = Values::blocks(group, given.mix.facts.heads), .shared_bytes = Values::shared_bytes});
   });
 }

@@ -25,7 +25,7 @@ inline constexpr int mix_window = mix_walk_keys + 24, mix_u_pitch = mix_hidden +
 
 WHENCE_HD constexpr int head_of_column(int k) { return k % 8 / 2 + 4 * (k % 2 + k / 8 * 2); }
 
-// u and the table by distance as walks read them, 0 beyond the given ones: u [left + 1, count, mix_hidden], and the
+// u and the table by distance as walks read them, in units, 0 beyond the given ones: u [left + 1, count, mix_hidden], and the
 // table [count, mix_heads], heads in the order of columns: the four of a lane are adjacent.
 template <class T> struct MixTerms {
   using C = compute_t<T>;
@@ -46,13 +46,13 @@ template <class T> struct MixTerms {
     if (n < of_u) {
       const int d = static_cast<int>(n % mix_hidden), m = static_cast<int>(n / mix_hidden % count) + lowest - u_lowest;
       const index_t e = n / mix_hidden / count;
-      if (d < width && m >= 0 && m < u_count) x = load<C>(from_u, (e * width + d) * u_count + m);
+      if (d < width && m >= 0 && m < u_count) x = load<C>(from_u, (e * width + d) * u_count + m) / mix_unit;
       store(u, n, x);
     } else {
       n -= of_u;
       const int h = static_cast<int>(n % mix_heads) / 4 + static_cast<int>(n % 4) * 4,
                 m = static_cast<int>(n / mix_heads) + lowest - table_lowest;
-      if (from_table && h < heads && m >= 0 && m < table_count) x = load<C>(from_table, h * table_count + m);
+      if (from_table && h < heads && m >= 0 && m < table_count) x = load<C>(from_table, h * table_count + m) / mix_unit;
       store(table, n, x);
     }
   }
