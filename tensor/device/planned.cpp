@@ -148,6 +148,12 @@ class PlannedKernels final : public GpuKernels {
     if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
+  void kerple(bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& table) override { count(table); }
+  void kerple_backward(
+      bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& dtable, const Tensor&, const Tensor&) override {
+    count(dtable);
+  }
+
   // Counts the products of heads and the network's of each pair, and takes the scratch of cuda/kernels/tiles/mix.cu.
   void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
