@@ -180,8 +180,8 @@ class PlannedKernels final : public GpuKernels {
     if (asked && at.left > 0) held.push_back(floats(output, {output.size(0), at.left, queries, most_mix_hidden}));
     const index_t warps = scratch.sequences * (scratch.rows / 64) * mix_walks(keys) * mix_walk_warps;
     index_t numbers = 0;  // numbers of one warp's slices
-    for (const std::size_t k : {At::mix_input, At::mix_output})
-      if (d[k].defined()) numbers += (k == At::mix_input ? parts : 1) * taps * most_mix_heads * most_mix_hidden;
+    if (d[At::mix_input].defined() || d[At::mix_output].defined())
+      numbers += (1 + parts) * taps * most_mix_heads * most_mix_hidden;
     if (d[At::distance_table].defined()) numbers += mix_slice_rows * most_mix_heads;
     if (asked) numbers += mix_slice_rows * most_mix_hidden;
     if (numbers > 0) held.push_back(floats(output, {warps, numbers}));

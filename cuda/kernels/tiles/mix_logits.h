@@ -48,7 +48,8 @@ WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Frag
     });
   });
 }
-// Stores sums of a warp's weights: [tap, and part of X; column of a factor of heads; hidden number].
+// Adds sums of weights to a warp's slice: [tap, and part of X; column of a factor of heads; hidden number]. A slice has dW2, then dW1.
+template <int taps, int parts> inline constexpr index_t weights_of_slice = (1 + parts) * taps * mix_heads * mix_hidden;
 template <class C, int taps>
 WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers<FragmentC<C>, 4>, taps>& sums) {
   each<taps>([&](auto tap) {
@@ -144,7 +145,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
       if (of_table && place.begin_step < place.end_step)
         put_diagonals(t, of_table + warp * mix_slice_rows * mix_heads, 8 * (mix_steps - place.end_step) + t.lane() / 4,
             of.by_distance);
-      if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, of.weights);
+      if (of_weights) put_weights<C>(t, of_weights + warp * weights_of_slice<taps, parts>, of.weights);
     }
   }
 
