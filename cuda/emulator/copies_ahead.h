@@ -49,7 +49,7 @@ void cp_async(Thread&, const Shared<T>& to, Index i, const std::type_identity_t<
   static_assert(sizeof(T) * count == 16 || std::is_same_v<T, double>);
   to.require_aligned(i, 16);
   for (int k = 0; k < count; ++k) to.write_one({i.value + k, i.at}, T());
-  to.note_cost(i, sizeof(T) * count);
+  to.note_cost(i, sizeof(T) * count, true);
   const T* source = nullptr;
   if (there) {
     from.require_aligned(j, 16);

@@ -25,13 +25,13 @@ void Costs::begin_block(int threads) {
   for (Accesses& accesses : of_thread_) accesses.clear();
 }
 
-void Costs::note(Space space, const void* first, std::size_t bytes, const Site& at) {
+void Costs::note(Space space, const void* first, std::size_t bytes, const Site& at, bool writes) {
   Accesses& own = of_thread_[static_cast<std::size_t>(running.thread)];
   if (own.size() >= most_noted) return static_cast<void>(++running.now.not_noted);
   const auto address = reinterpret_cast<std::uintptr_t>(first);
   for (std::size_t k = 0; k < bytes; k += widest) {
     own.push_back({address + k, short_site(at), space, static_cast<std::uint8_t>(std::min(widest, bytes - k)),
-        static_cast<std::uint8_t>(running.thread % 32)});
+        static_cast<std::uint8_t>(running.thread % 32), writes});
   }
 }
 
@@ -86,6 +86,7 @@ void Costs::request() { together_.front().space == Space::global ? global_reques
 // Counts the sectors that hold the bytes, and the smallest number that could hold as many different bytes.
 void Costs::global_request() {
   const std::int32_t site = together_.front().site;
+  const bool writes = together_.front().writes;
   const auto before = [](const Access& a, const Access& b) { return a.address < b.address; };
   if (!std::is_sorted(together_.begin(), together_.end(), before))
     std::sort(together_.begin(), together_.end(), before);
@@ -100,6 +101,7 @@ void Costs::global_request() {
   const std::uintptr_t least = (bytes + sector - 1) / sector;
   Counters& now = running.now;
   ++now.global_requests, now.sectors += sectors, now.least_sectors += least;
+  if (writes) now.sectors_written += sectors;
   if (sectors > least) places_[site].sectors += sectors - least;
 }
 

@@ -21,7 +21,7 @@ class Costs {
 
   void begin_block(int threads);
   // The running thread reads or writes, in accesses of at most 16 bytes.
-  void note(Space space, const void* first, std::size_t bytes, const Site& at);
+  void note(Space space, const void* first, std::size_t bytes, const Site& at, bool writes);
   // Adds the requests of the lanes from thread `first` on, which have met, to running.now.
   void settle(int first, int lanes);
   void end_launch();  // writes the most expensive places to running.now
@@ -32,6 +32,7 @@ class Costs {
     std::int32_t site;
     Space space;
     std::uint8_t bytes, lane;
+    bool writes;
     bool same_place(const Access& other) const { return site == other.site && space == other.space; }
   };
   struct Place {

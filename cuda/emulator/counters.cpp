@@ -55,6 +55,7 @@ const Column columns[] = {{"launches", [](const Counters& c) { return c.launches
     {"requests", [](const Counters& c) { return c.global_requests; }},
     {"sectors", [](const Counters& c) { return c.sectors; }},
     {"x least", [](const Counters& c) { return c.sectors; }, [](const Counters& c) { return c.least_sectors; }},
+    {"sectors w", [](const Counters& c) { return c.sectors_written; }},
     {"turns", [](const Counters& c) { return c.wavefronts; }},
     {"x least sh.", [](const Counters& c) { return c.wavefronts; },
         [](const Counters& c) { return c.least_wavefronts; }},
@@ -91,11 +92,11 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 
 Counters& Counters::operator+=(const Counters& other) {
   using C = Counters;
-  for (const auto sum :
-      {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::indices, &C::arithmetic, &C::divisions, &C::special,
-          &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers, &C::warp_syncs,
-          &C::shuffles, &C::atomics, &C::mma_16, &C::mma_8, &C::fragment_loads, &C::copied_ahead, &C::global_requests,
-          &C::sectors, &C::least_sectors, &C::shared_requests, &C::wavefronts, &C::least_wavefronts, &C::not_noted})
+  for (const auto sum : {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::indices, &C::arithmetic, &C::divisions,
+           &C::special, &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers,
+           &C::warp_syncs, &C::shuffles, &C::atomics, &C::mma_16, &C::mma_8, &C::fragment_loads, &C::copied_ahead,
+           &C::global_requests, &C::sectors, &C::least_sectors, &C::sectors_written, &C::shared_requests,
+           &C::wavefronts, &C::least_wavefronts, &C::not_noted})
     this->*sum += other.*sum;
   for (const auto most : {&C::shared_bytes, &C::most_ways}) this->*most = std::max(this->*most, other.*most);
   for (const auto worst : {&C::worst_sectors, &C::worst_wavefronts})

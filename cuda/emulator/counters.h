@@ -31,6 +31,7 @@ struct Counters {
   // With Settings::costs (costs.h). A request is the accesses of a warp's lanes at once.
   std::uint64_t global_requests = 0;
   std::uint64_t sectors = 0, least_sectors = 0;  // of 32 bytes; the smallest number that could hold the different bytes
+  std::uint64_t sectors_written = 0;  // one for each request that writes to it: more than the bytes fill, if in parts
   std::uint64_t shared_requests = 0;
   std::uint64_t wavefronts = 0, least_wavefronts = 0;  // passes of the banks of shared memory; the same without
                                                        // conflicts

@@ -60,15 +60,15 @@ template <class T, emulator::Space space> class Pointer {
   }
 
   // Notes what the running thread accesses at once; read and write then access the numbers.
-  void note_cost(const Index& i, std::size_t bytes) const {
-    if (emulator::running.costs) emulator::running.costs->note(space, shifted(i.value), bytes, i.at);
+  void note_cost(const Index& i, std::size_t bytes, bool writes = false) const {
+    if (emulator::running.costs) emulator::running.costs->note(space, shifted(i.value), bytes, i.at, writes);
   }
   Value read(Index i) const {
     note_cost(i, sizeof(T));
     return read_one(i);
   }
   void write(Index i, const Value& value) const {
-    note_cost(i, sizeof(T));
+    note_cost(i, sizeof(T), true);
     write_one(i, value);
   }
   Value read_one(Index i) const {
@@ -90,7 +90,7 @@ template <class T, emulator::Space space> class Pointer {
     emulator::note_write<sizeof(T)>(space, number, i.at, true);
     auto& now = emulator::running.now;
     ++now.atomics;
-    if (space == emulator::Space::global) note_cost(i, sizeof(T));
+    if (space == emulator::Space::global) note_cost(i, sizeof(T), true);
     (space == emulator::Space::global ? now.global_read : now.shared_read) += sizeof(T);
     (space == emulator::Space::global ? now.global_written : now.shared_written) += sizeof(T);
     const Value before = *number;
@@ -206,7 +206,7 @@ Pack<std::remove_const_t<T>, N> load_pack(const Pointer<T, space>& from, Index i
 template <int N, class T, emulator::Space space>
 void store_pack(const Pointer<T, space>& to, Index i, const Pack<T, N>& pack) {
   to.require_aligned(i, sizeof(T) * N);
-  to.note_cost(i, sizeof(T) * N);
+  to.note_cost(i, sizeof(T) * N, true);
   for (int k = 0; k < N; ++k) to.write_one({i.value + k, i.at}, pack.of[k]);
 }
 

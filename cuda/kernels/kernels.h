@@ -64,6 +64,10 @@ class CudaKernels : public GpuKernels {
   void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) override;
   void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
       const Tensor& d_output, std::span<const Tensor> d) override;
+  void kerple(
+      bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate, const Tensor& table) override;
+  void kerple_backward(bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate,
+      const Tensor& dtable, const Tensor& d_strength, const Tensor& d_rate) override;
   Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
   void report_faults() override;
 };

@@ -118,8 +118,15 @@ template <int N, class T> WHENCE_HD Pack<std::remove_const_t<T>, N> load_pack(T*
   return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(from + i);
 }
 template <int N, class T> WHENCE_HD void store_pack(T* to, index_t i, const Pack<T, N>& pack) {
-  using Word = std::conditional_t<sizeof(pack) == 8, std::uint64_t, Pack<T, N>>;
-  *reinterpret_cast<Word*>(to + i) = std::bit_cast<Word>(pack);  // nvcc would store four 16-bit members one by one
+  // nvcc would store members one by one, even those of one register: in parts of a sector.
+#ifdef __CUDA_ARCH__
+  using Wide = std::conditional_t<sizeof(pack) == 16, uint4, uint2>;
+  if constexpr (sizeof(pack) == sizeof(Wide))
+    if (!__isShared(to)) return __stcg(reinterpret_cast<Wide*>(to + i), std::bit_cast<Wide>(pack));
+#endif
+  using Word = std::conditional_t<sizeof(pack) == 8, std::uint64_t,
+      std::conditional_t<sizeof(pack) == 4, std::uint32_t, Pack<T, N>>>;
+  *reinterpret_cast<Word*>(to + i) = std::bit_cast<Word>(pack);
 }
 
 }  // namespace whence::gpu

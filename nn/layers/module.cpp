@@ -52,7 +52,8 @@ void Module::initialise(std::uint64_t seed) {
 
 void Module::Parameter::put_inside_bounds() const {
   if (std::isinf(bounds.low) && std::isinf(bounds.high)) return;
-  raw::copy_into(raw::unary(functions::Clamp{}, tensor.detach(), {bounds.low, bounds.high}), tensor);
+  kernels(tensor).unary(functions::Clamp{}, {bounds.low, bounds.high}, tensor, tensor);
+  tensor.storage().written(CallSite::here());
 }
 
 // Makes the handle name `value`. Its old gradient has the old dtype or device, so it is cleared.

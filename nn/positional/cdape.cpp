@@ -15,6 +15,7 @@
 // below 0; tril stops what it blanks.
 #include <algorithm>
 
+#include "autograd/linear_map.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/adaptive.h"
@@ -126,9 +127,12 @@ class Cdape final : public Adaptive {
   }
   // Reverses the rows: x [r n] -> x[r, n - 1 - .]
   static Tensor backwards(const Tensor& x) {
-    const Tensor index = Tensor::empty({x.size(1)}, DType::i64);
-    for (index_t n = 0; n < x.size(1); ++n) index.data<index_t>()[n] = x.size(1) - 1 - n;
-    return transpose(take_rows(transpose(x), raw::to_device(index, x.device())));
+    const auto reversed = [](const Tensor& of) {
+      const index_t row = of.strides()[0], step = of.strides()[1];
+      return raw::contiguous(of.view(of.shape(), {row, -step}, (of.size(1) - 1) * step));
+    };
+    return linear_map(
+        "backwards", Site::current(), x, reversed, [](const Tensor& dy, const Shape&) { return backwards(dy); });
   }
 
   // Returns 0 where the mask hides: above the diagonal and in padding. Without tril, and in models that are not causal,

@@ -5,6 +5,8 @@
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
 // Parameters are projected back to at least 0.01, without gradient: at its bound a parameter waits for a step away from
 // it.
+#include "nn/positional/kerple.h"
+
 #include "autograd/ops.h"
 #include "nn/attention/tile_terms.h"
 #include "tensor/raw.h"
@@ -13,6 +15,28 @@ namespace whence {
 namespace {
 
 constexpr double least = 0.01;
+
+Tensor beside(const Tensor& numbers, const Tensor& parameter) {
+  return raw::to_device(raw::cast(numbers, parameter.dtype()), parameter.device());
+}
+// ln(1 + r2 n): n [n 1] f64 -> [n h]
+Tensor logarithm_of(const Tensor& n, const Tensor& r2) { return log1p(beside(n, r2) * r2); }
+// n^r2 = e^(r2 ln n), and 0 with derivative 0 where n = 0: n [n 1] f64 -> [n h]
+Tensor power_of(const Tensor& n, const Tensor& r2) {
+  const Tensor logarithm = of_each<double>(n, [](double distance) { return distance > 0 ? std::log(distance) : 0; });
+  const Tensor away = of_each<double>(n, [](double distance) { return distance > 0 ? 1 : 0; });
+  return exp(beside(logarithm, r2) * r2) * beside(away, r2);
+}
+
+}  // namespace
+
+Tensor kerple_table(bool power, const Tensor& n, DType dtype, const Tensor& r1, const Tensor& r2) {
+  const auto wide = [](const Tensor& r) { return cast(r, compute_dtype(r.dtype())); };
+  const Tensor f = power ? power_of(n, wide(r2)) : logarithm_of(n, wide(r2));
+  return cast(transpose(f * wide(r1) * -1.0), dtype);
+}
+
+namespace {
 
 class Kerple final : public PositionalScheme, public ReadsByDistance {
  public:
@@ -27,29 +51,13 @@ class Kerple final : public PositionalScheme, public ReadsByDistance {
   Claims claims() const override { return {.shift_invariant = true}; }
 
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
+    const bool fused =
+        kerple_on_gpu && r1_.device().is_gpu() && context.dtype() != DType::dual && r1_.dtype() != DType::dual;
     const Tensor n = reshape(abs(distances), {-1, 1});
-    return cast(transpose((power_ ? power_of(n) : logarithm_of(n)) * widened(r1_) * -1.0), context.dtype());
+    return (fused ? *kerple_on_gpu : kerple_table)(power_, n, context.dtype(), r1_, r2_);
   }
 
  private:
-  static Tensor widened(const Tensor& parameter) { return cast(parameter, compute_dtype(parameter.dtype())); }
-  static Tensor beside(const Tensor& numbers, const Tensor& parameter) {
-    return raw::to_device(raw::cast(numbers, parameter.dtype()), parameter.device());
-  }
-
-  // ln(1 + r2 n): n [n 1] f64 -> [n h]
-  Tensor logarithm_of(const Tensor& n) const {
-    const Tensor r2 = widened(r2_);
-    return log1p(beside(n, r2) * r2);
-  }
-  // n^r2 = e^(r2 ln n), and 0 with derivative 0 where n = 0: n [n 1] f64 -> [n h]
-  Tensor power_of(const Tensor& n) const {
-    const Tensor r2 = widened(r2_);
-    const Tensor logarithm = of_each<double>(n, [](double distance) { return distance > 0 ? std::log(distance) : 0; });
-    const Tensor away = of_each<double>(n, [](double distance) { return distance > 0 ? 1 : 0; });
-    return exp(beside(logarithm, r2) * r2) * beside(away, r2);
-  }
-
   bool power_;
   Tensor r1_, r2_;  // [h]
 };

@@ -148,11 +148,17 @@ class PlannedKernels final : public GpuKernels {
     if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
+  void kerple(bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& table) override { count(table); }
+  void kerple_backward(
+      bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& dtable, const Tensor&, const Tensor&) override {
+    count(dtable);
+  }
+
   // Counts the products of heads and the network's of each pair, and takes the scratch of cuda/kernels/tiles/mix.cu.
   void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
-    const index_t quarters = 5 + 4 * parts_of_mix(x);
+    const index_t quarters = 6 + 4 * parts_of_mix(x);
     const Tensor numbers = pairs_of_mix(x, output, scratch_of_mix(at, x, output, quarters), quarters);
   }
   void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
@@ -174,8 +180,8 @@ class PlannedKernels final : public GpuKernels {
     if (asked && at.left > 0) held.push_back(floats(output, {output.size(0), at.left, queries, most_mix_hidden}));
     const index_t warps = scratch.sequences * (scratch.rows / 64) * mix_walks(keys) * mix_walk_warps;
     index_t numbers = 0;  // numbers of one warp's slices
-    for (const std::size_t k : {At::mix_input, At::mix_output})
-      if (d[k].defined()) numbers += (k == At::mix_input ? parts : 1) * taps * most_mix_heads * most_mix_hidden;
+    if (d[At::mix_input].defined() || d[At::mix_output].defined())
+      numbers += (1 + parts) * taps * most_mix_heads * most_mix_hidden;
     if (d[At::distance_table].defined()) numbers += mix_slice_rows * most_mix_heads;
     if (asked) numbers += mix_slice_rows * most_mix_hidden;
     if (numbers > 0) held.push_back(floats(output, {warps, numbers}));

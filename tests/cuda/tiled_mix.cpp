@@ -158,6 +158,30 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
   }
 }
 
+TEST_CASE("cuda tiles: a head mix holds scores beyond f16's range") {
+  std::optional<With<std::size_t>> shared;
+  if (gpu::emulator::Settings* const settings = emulator_settings())
+    shared.emplace(settings->shared, std::size_t(227) << 10);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    CAPTURE(std::string(to_string(dtype)));
+    At at;
+    at.scale = 8192, at.total_rows = 17;
+    std::vector<double> keys;  // scores are 8192 apart: each row has one key
+    for (int n = 0; n < 3 * 17; ++n) keys.push_back(n * 7 % 17 - 8);
+    At::Operands x, wide, there;
+    x[At::query] = Tensor::ones({1, 3, 17, 1}, dtype), x[At::key] = Tensor::of(keys, {1, 3, 17, 1}, dtype);
+    x[At::value] = drawn({1, 3, 17, 1}, dtype, "v"), x[At::mix_input] = drawn({32, 3, 1}, dtype, "input", 0.2);
+    x[At::mix_table] = drawn({1, 32, 17}, dtype, "u"), x[At::mix_output] = drawn({3, 32, 1}, dtype, "output", 0.1);
+    for (std::size_t k = 0; k < x.size(); ++k)
+      if (x[k].defined()) wide[k] = raw::cast(x[k], DType::f64), there[k] = on_gpu(x[k]);
+    const std::vector<Tensor> found = results(at, there, there[At::value]);
+    std::vector<std::vector<double>> before;
+    compare({found[0]}, {results(at, wide, wide[At::value])[0]}, 4e-3, before);
+    for (const Tensor& each : found)
+      for (const double number : raw::to_device(each, Device::cpu()).to_vector()) CHECK(std::isfinite(number));
+  }
+}
+
 TEST_CASE("cuda tiles: a head mix without a program is refused before anything runs, with the reason") {
   const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps, index_t pieces = 0) {
     At at;

@@ -14,10 +14,11 @@ products = predict["counted"](sys.argv[2], 128, "none")["attention of heads"][0]
 assert products == (1 + 1 + 2 + 2) * 128, products  # for the tiles that each warp sees
 
 SASS = """Function : planted
- /*0000*/ F2I R1, R2 ; /*0010*/ @!PT LDS RZ, [RZ] ; /*0020*/ HMMA.16816.F32 R0, R1, R2, R0 ; /*0030*/ BRA.DIV UR4, 0x90 ; /*0040*/ @P0 BRA 0x70 ;
+ /*0000*/ F2I R1, R2 ; /*0008*/ STG.E.128 [R2], R4 ; /*0010*/ @!PT LDS RZ, [RZ] ; /*0020*/ HMMA.16816.F32 R0, R1, R2, R0 ; /*0030*/ BRA.DIV UR4, 0x90 ; /*0040*/ @P0 BRA 0x70 ;
  /*0050*/ MUFU.EX2 R1, R1 ; /*0060*/ LDL R3, [R1] ; /*0068*/ LDS R4, [R1] ;
  /*0070*/ @P1 BRA 0x10 ; /*0080*/ EXIT ; /*0090*/ STL [R1], R3 ; /*00a0*/ BRA 0x40 ;"""
 blocks = sass["kernels"](SASS)["planted"]
+assert [blocks[0].counts[op] for op in sass["STORES"]] == [1, 0]
 assert sass["ways"](blocks, (2, 0, 2), (0, 0)) == {(1, 0, 0): 3, (1, 0, 1): 5}
 assert sass["ways"](blocks, (2, 0, 2), (1, 0)) == {(1, 0, 1): 5}  # the path that reads shared memory
 assert [op for at, block in blocks.items() for op in sass["SLOW"] if block.counts[op] and sass["is_in_loop"](blocks, at)] == ["LDL"]

@@ -28,7 +28,7 @@ template <class F> void each_group(const MixScratch& scratch, index_t batch, ind
 template <class T> struct Given {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  Tensor query, key, value, input, output, u, table, range;
+  Tensor query, key, value, u, terms, range;
   std::vector<Tensor> of_pieces;
   PieceTerms<C> pieces;
   PairDropout<C> dropout;
@@ -39,18 +39,15 @@ template <class T> struct Given {
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        input(of_sums(x[At::mix_input])),
-        output(of_sums(x[At::mix_output])),
         range(present_range(at.present)),
         scratch_bytes(at.scratch_bytes) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
         within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
         0, 0, static_cast<C>(at.scale), 0, global<const index_t>(at.row)};
-    mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind);
+    mix.width = within_int(x[At::mix_input].size(0)), mix.behind = within_int(at.behind);
     mix.remask = at.remask, mix.adds_pieces = at.adds_pieces;
     mix.slope = static_cast<C>(at.slope);
-    mix.input = global<const C>(input), mix.output = global<const C>(output);
     mix.present = global<const std::int32_t>(range);
     key_blocks = blocks_for(key.size(2), mix_tile) * (mix_tile / 8);
     if (at.dropout > 0)
@@ -87,23 +84,25 @@ template <class T> struct Given {
 
  private:
   static Tensor of_sums(const Tensor& x) { return raw::contiguous(raw::cast(x, dtype_of<C>)); }
-  // Copies u and the table, for all distances that either has.
+  // Lays out u and the table, for all distances that either has, and weights.
   void lay_out(const At& at, std::span<const Tensor> x) {
-    const Tensor from_u = of_sums(x[At::mix_table]);
-    const Tensor from_table = x[At::distance_table].defined() ? of_sums(x[At::distance_table]) : Tensor();
+    const Tensor &from_u = x[At::mix_table], &from_table = x[At::distance_table];
     const index_t u_count = from_u.size(2), table_count = from_table.defined() ? from_table.size(1) : 0;
     index_t lowest = at.table_lowest, end = at.table_lowest + u_count;
     if (table_count > 0) lowest = std::min(lowest, at.lowest), end = std::max(end, at.lowest + table_count);
     const index_t count = end - lowest;
-    u = Tensor::empty({from_u.size(0), count, mix_hidden}, dtype_of<M>, query.device());
-    table = Tensor::empty({count, mix_heads}, dtype_of<C>, query.device());
-    const MixTerms<T> terms{global<const C>(from_u), global<const C>(from_table), global<M>(u), global<C>(table),
+    const auto of = [&](std::size_t k) { return MixOperand<T>::of(x[k]); };
+    MixTerms<T> body{of(At::mix_table), of(At::distance_table), of(At::mix_input), of(At::mix_output), {}, {},
         within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
         within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
-        u.numel() + table.numel()};
-    launch_kernel(terms, {.blocks = blocks_for(terms.numbers, terms.threads)});
-    mix.u = global<const M>(u), mix.table = global<const C>(table);
-    mix.lowest = terms.lowest, mix.distances = terms.count;
+        x[At::mix_input].numel(), x[At::mix_output].numel()};
+    u = Tensor::empty({body.of_u()}, dtype_of<M>, query.device());
+    terms = Tensor::empty({body.numbers() - body.of_u()}, dtype_of<C>, query.device());
+    body.u = global<M>(u), body.table = global<C>(terms);
+    launch_kernel(body, {.blocks = blocks_for(body.numbers(), body.threads)});
+    mix.u = global<const M>(u), mix.table = global<const C>(terms);
+    mix.input = mix.table + body.of_table(), mix.output = mix.input + body.inputs;
+    mix.lowest = body.lowest, mix.distances = body.count;
   }
 };
 
@@ -139,70 +138,31 @@ void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<c
 template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
   const index_t heads = given.heads();
   make_pairs_of<Mixed<T>, true, width>(given, group, head_rows<const T>(given.query, heads),
-      head_rows<const T>(given.key, heads), to, given.mix.facts.scale, {});
+      head_rows<const T>(given.key, heads), to, given.mix.facts.scale / mix_unit, {});
   if (given.parts() > 1) given.template run_pieces<false>(given.template blocks<Mixed<T>>(to, group), group);
 }
 
 template <class T, int width, int beside, int slots, int parts>
 void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
+  using C = compute_t<T>;
   using M = Mixed<T>;
   using Values = MixValues<T, width>;
   using Logits = MixLogits<M, beside, beside, slots, parts, false>;
   const index_t heads = given.heads();
-  const MixScratch scratch = given.scratch(5 + 4 * parts);  // X, powers, and one base per four keys
+  const MixScratch scratch = given.scratch(6 + 4 * parts);  // X, powers, and one base per four keys
   const Tensor scores = given.template room<M>(scratch, parts), powers = given.template room<M>(scratch),
-               bases = given.template room<M, 2>(scratch);
+               bases = given.template room<C, 2>(scratch);
   each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group, bool) {
     make_scores<T, width>(given, group, scores);
-    Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<M, 2>(bases, group)};
+    Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<C, 2>(bases, group)};
     logits.mix.group = group, logits.mix.scores = given.template blocks<const M>(scores, group);
     launch_kernel(logits, {.blocks = logits.mix.blocks(), .shared_bytes = Logits::shared_bytes});
     launch_kernel(Values{given.mix.facts, given.dropout, group, given.template blocks<const M>(powers, group),
-                      given.template blocks<const M, 2>(bases, group), head_rows<const T>(given.value, heads),
-                      head_rows<T>(output, heads), global<compute_t<T>>(norms), given.mix.present},
+                      given.template blocks<const C, 2>(bases, group), head_rows<const T>(given.value, heads),
+                      head_rows<T>(output, heads), global<C>(norms), given.mix.present},
         {.blocks = Values::blocks(group, given.mix.facts.heads), .shared_bytes = Values::shared_bytes});
   });
 }
-
-// Returns columns of a factor of heads, in axis 1, as heads in order.
-Tensor heads_in_order(const Tensor& x, index_t heads) {  // [n 16 m] -> [n h m]
-  const Tensor apart = raw::reshape(x, {x.size(0), 2, 4, 2, x.size(2)});
-  return raw::slice(raw::reshape(raw::permute(apart, {0, 1, 3, 2, 4}), x.shape()), 1, 0, heads);
-}
-
-// Sums of weights by the warps of all groups; empty if not wanted.
-template <class C> struct WeightSums {
-  Tensor slices;
-  WeightSums(bool asked, index_t blocks, index_t taps, Device device) {
-    if (asked) slices = Tensor::zeros({blocks * head_warps, taps * mix_heads * mix_hidden}, dtype_of<C>, device);
-  }
-  // [tap, channel, hidden number]
-  Tensor total(index_t heads, index_t width, index_t taps) const {
-    const Tensor sum = raw::reduce(Reduction::sum, slices, {0}, false);
-    return raw::reshape(raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width),
-        {taps, -1, width});
-  }
-};
-
-// Sums by distance, `count` of them from `lowest` on, [count, columns]. Slices are of the same rows of sequences.
-template <class C> struct DistanceSums {
-  index_t columns, lowest, ahead;  // ahead: how far the columns of keys are ahead of a walk's
-  Tensor slices, total;
-  DistanceSums(const Tensor& like, index_t blocks, index_t of, index_t first, index_t count, index_t columns_ahead)
-      : columns(of), lowest(first), ahead(columns_ahead) {
-    if (!like.defined()) return;
-    slices = Tensor::zeros({blocks * head_warps, mix_slice_rows, columns}, dtype_of<C>, like.device());
-    total = Tensor::zeros({count, columns}, dtype_of<C>, like.device());
-  }
-  template <class M> void finish_rows(const MixFacts<M>& mix, const MixScratch& scratch, bool last) const {
-    if (!slices.defined()) return;
-    const SumMixSlices<C> body{global<const C>(slices), global<C>(total), within_int(columns), mix.walks(),
-        mix.group.rows / 64, within_int(scratch.sequences),
-        within_int(mix.facts.first_row + mix.group.first_query - ahead), within_int(lowest), within_int(total.size(0))};
-    launch_kernel(body, {.blocks = blocks_for(total.numel(), body.threads)});
-    if (!last) kernels(slices).fill(slices, 0);
-  }
-};
 
 // Gradients of the operands of pieces, over all groups.
 template <class T> struct PieceSums {
@@ -237,7 +197,7 @@ template <class T> struct PieceSums {
 };
 
 template <class T, int width, int beside, int slots, int parts>
-void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Tensor& output, const Tensor& norms,
+void backward(const At& at, const Given<T>& given, const Tensor& output, const Tensor& norms,
     const Tensor& given_d_output, std::span<const Tensor> d) {
   using C = compute_t<T>;
   using M = Mixed<T>;
@@ -271,24 +231,43 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   const Tensor &d_table = d[At::distance_table], &d_u = d[At::mix_table];
   MixFacts<M> mix = given.mix;
   mix.group = {0, within_int(scratch.sequences), 0, within_int(scratch.rows)};
-  const index_t blocks = mix.blocks();
-  const WeightSums<C> of_output(d[At::mix_output].defined(), blocks, taps, device),
-      of_input(d[At::mix_input].defined(), blocks, taps * parts, device);
+  // Slices of all warps: of weights, and by distance; then dpre of columns near the first key.
+  const index_t warps = mix.blocks() * head_warps, weights = weights_of_slice<taps, parts>;
+  const bool asked = d[At::mix_output].defined() || d[At::mix_input].defined();
+  const index_t of_weights = asked ? warps * weights : 0,
+                of_table = d_table.defined() ? warps * mix_slice_rows * mix_heads : 0,
+                of_u = d_u.defined() ? warps * mix_slice_rows * mix_hidden : 0,
+                of_first = beside > 0 && d_u.defined() ? batch * beside * queries * mix_hidden : 0;
+  const Tensor sums = Tensor::zeros({of_weights + of_table + of_u + of_first}, dtype_of<C>, device);
+  const auto part = [&](index_t from, index_t count) {
+    return count > 0 ? global<C>(sums) + from : Global<C>(nullptr);
+  };
+  const Global<C> table_slices = part(of_weights, of_table), u_slices = part(of_weights + of_table, of_u),
+                  first_columns = part(of_weights + of_table + of_u, of_first);
+  // Gradients by distance: sums, in the operand itself if that has their type.
+  const auto total_of = [](const Tensor& to) {
+    return to.defined() && to.dtype() != dtype_of<C> ? Tensor::empty(to.shape(), dtype_of<C>, to.device()) : to;
+  };
+  const Tensor table_total = total_of(d_table), u_total = total_of(d_u);
+  SumMixSlices<C> by_distance{{table_slices, global<C>(table_total), mix.facts.heads, within_int(at.lowest), 0},
+      {u_slices, global<C>(u_total), mix.width, within_int(at.table_lowest), 0}, mix.walks(), mix.group.rows / 64,
+      within_int(scratch.sequences), true, 0};
+  if (d_table.defined()) by_distance.table.count = within_int(d_table.size(1));
+  if (d_u.defined()) {
+    by_distance.u.count = within_int(d_u.size(2));
+    by_distance.u.to += beside * d_u.size(1) * d_u.size(2);  // the last of u's tables
+  }
+  by_distance.of_table = by_distance.table.numbers();
   const PieceSums<T> of_pieces(given, scratch);
-  const DistanceSums<C> by_distance(d_table, blocks, mix_heads, at.lowest, d_table.defined() ? d_table.size(1) : 0, 0),
-      by_distance_u(d_u, blocks, mix_hidden, at.table_lowest, x[At::mix_table].size(2), beside);
-  const Tensor first_columns =
-      beside > 0 && d_u.defined() ? Tensor::zeros({batch, beside, queries, mix_hidden}, dtype_of<C>, device) : Tensor();
-
   each_group(scratch, batch, queries, [&](const MixRows& group, bool rows_end) {
     make_scores<T, width>(given, group, scores);
     make_pairs_of<T, false, width>(given, group, head_rows<const T>(d_output, heads),
         head_rows<const T>(given.value, heads), d_pattern, C(1), row_blocks);
     mix.group = group, mix.scores = given.template blocks<const M>(scores, group);
     const auto of = [&]<class P>(Type<P>, const Tensor& pairs) { return given.template blocks<P>(pairs, group); };
-    launch_kernel(
-        Pattern{mix, {}, {}, given.dropout, row_blocks, of(Type<const T>{}, d_pattern), of(Type<T>{}, pattern),
-            of(Type<T>{}, d_logits), global<C>(of_output.slices), global<C>(by_distance.slices)},
+    launch_kernel(Pattern{mix, {}, {}, given.dropout, row_blocks, of(Type<const T>{}, d_pattern),
+                      of(Type<T>{}, pattern), of(Type<T>{}, d_logits),
+                      d[At::mix_output].defined() ? part(0, of_weights) : Global<C>(nullptr), table_slices},
         {.blocks = mix.blocks(), .shared_bytes = Pattern::shared_bytes});
     const auto sum_to_keys = [&](const Tensor& pairs, const Tensor& rows, const SharedHeads& to, C scale) {
       if (!to.wide().defined() && !to.narrow().defined()) return;
@@ -299,8 +278,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
               .shared_bytes = ToKeys::shared_bytes});
     };
     sum_to_keys(pattern, d_output, of_value, C(1));
-    launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores), global<C>(of_input.slices),
-                      global<C>(by_distance_u.slices), global<C>(first_columns)},
+    launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores),
+                      d[At::mix_input].defined() ? part(0, of_weights) : Global<C>(nullptr), u_slices, first_columns},
         {.blocks = mix.blocks(), .shared_bytes = Scores::shared_bytes});
     sum_to_keys(d_scores, given.query, of_key, facts.scale);
     if (d[At::query].defined())
@@ -309,28 +288,30 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
           {.blocks = group.sequences * heads * (group.rows / ToQueries::rows),
               .shared_bytes = ToQueries::shared_bytes});
     of_pieces.add(given, group, d_scores);
-    if (!rows_end) return;
-    const bool last = group.first_query + scratch.rows >= queries;
-    by_distance.finish_rows(mix, scratch, last), by_distance_u.finish_rows(mix, scratch, last);
+    if (!rows_end || of_table + of_u == 0) return;
+    by_distance.table.first_distance = mix.facts.first_row + group.first_query;
+    by_distance.u.first_distance = by_distance.table.first_distance - beside;
+    launch_kernel(
+        by_distance, {.blocks = blocks_for(by_distance.of_table + by_distance.u.numbers(), by_distance.threads)});
+    by_distance.first = false;
+    if (group.first_query + scratch.rows < queries)
+      kernels(sums).fill(raw::slice(sums, 0, of_weights, of_weights + of_table + of_u), 0);
   });
   of_key.sum(), of_value.sum(), of_pieces.finish(d);
-  const auto copy = [&](const Tensor& from, const Tensor& to) { kernels(to).copy(from, to); };
-  if (d[At::mix_output].defined())
-    copy(raw::permute(of_output.total(heads, given.mix.width, taps), {1, 2, 0}), d[At::mix_output]);
-  if (d[At::mix_input].defined())
-    copy(raw::permute(of_input.total(heads, given.mix.width, taps), {2, 1, 0}), d[At::mix_input]);
-  if (d_table.defined()) {
-    const Tensor& total = by_distance.total;
-    copy(raw::permute(raw::select(heads_in_order(raw::unsqueeze(total, 2), heads), 2, 0), {1, 0}), d_table);
+  if (asked) {
+    const Tensor total =
+        raw::reduce(Reduction::sum, raw::reshape(raw::slice(sums, 0, 0, of_weights), {warps, weights}), {0}, false);
+    const PutMixWeights<T> body{global<const C>(total), MixOperand<T>::of(d[At::mix_output]),
+        MixOperand<T>::of(d[At::mix_input]), mix.facts.heads, mix.width, taps, parts};
+    launch_kernel(body, {.blocks = blocks_for(weights, body.threads)});
   }
-  if (!d_u.defined()) return;
-  copy(raw::permute(raw::slice(by_distance_u.total, 1, 0, given.mix.width), {1, 0}), raw::select(d_u, 0, beside));
-  if (beside == 0) return;
-  const Tensor first = Tensor::empty({beside, d_u.size(1), d_u.size(2)}, dtype_of<C>, device);
-  const SumFirstColumns<C> sums{global<const C>(first_columns), given.mix.present, global<C>(first), within_int(batch),
-      beside, given.mix.width, facts.queries, facts.first_row, within_int(at.table_lowest), within_int(d_u.size(2))};
-  launch_kernel(sums, {.blocks = blocks_for(first.numel(), sums.threads)});
-  copy(first, raw::slice(d_u, 0, 0, beside));
+  if (of_first > 0) {
+    const SumFirstColumns<C> body{first_columns, mix.present, global<C>(u_total), within_int(batch), beside, mix.width,
+        facts.queries, facts.first_row, within_int(at.table_lowest), by_distance.u.count};
+    launch_kernel(body, {.blocks = blocks_for(index_t(beside) * mix.width * body.count, body.threads)});
+  }
+  if (table_total.identity() != d_table.identity()) kernels(d_table).copy(table_total, d_table);
+  if (u_total.identity() != d_u.identity()) kernels(d_u).copy(u_total, d_u);
 }
 
 }  // namespace
@@ -343,7 +324,7 @@ void CudaKernels::mix(const At& at, std::span<const Tensor> x, const Tensor& out
 void CudaKernels::mix_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
     const Tensor& d_output, std::span<const Tensor> d) {
   visit_mixes(at, x, [&]<class T, int... facts>(Type<T>, Nth<facts>...) {
-    backward<T, facts...>(at, x, Given<T>(at, x), output, norms, d_output, d);
+    backward<T, facts...>(at, Given<T>(at, x), output, norms, d_output, d);
   });
 }
 

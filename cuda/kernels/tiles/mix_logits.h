@@ -48,14 +48,15 @@ WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Frag
     });
   });
 }
-// Stores sums of a warp's weights: [tap, and part of X; column of a factor of heads; hidden number].
+// Adds sums of weights to a warp's slice: [tap, and part of X; column of a factor of heads; hidden number]. A slice has dW2, then dW1.
+template <int taps, int parts> inline constexpr index_t weights_of_slice = (1 + parts) * taps * mix_heads * mix_hidden;
 template <class C, int taps>
 WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers<FragmentC<C>, 4>, taps>& sums) {
   each<taps>([&](auto tap) {
     each<4>([&](auto b) {
       each<4>([&](auto e) {
         const int k = t.lane() / 4 + e / 2 * 8, d = 8 * b + t.lane() % 4 * 2 + e % 2;
-        add_in_place(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e]);
+        add_in_place(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e] * mix_unit);
       });
     });
   });
@@ -72,10 +73,11 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
                                               shared_bytes_for<M>(Walk::stages * parts * Walk::fetched) +
                                               (backward ? shared_bytes_for<T>(Walk::stages * Walk::fetched) : 0);
   static constexpr float nothing = -1e30f;
+  static constexpr C in_powers = mix_unit * log2e<C>;  // a unit, in base 2
 
   MixFacts<M> mix;
   PairBlocks<M> powers = {};
-  PairBlocks<M, 2> bases = {};
+  PairBlocks<C, 2> bases = {};
   // Backward has these instead:
   PairDropout<C> dropout = {};
   RowBlocks<C> norms = {};
@@ -143,7 +145,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
       if (of_table && place.begin_step < place.end_step)
         put_diagonals(t, of_table + warp * mix_slice_rows * mix_heads, 8 * (mix_steps - place.end_step) + t.lane() / 4,
             of.by_distance);
-      if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, of.weights);
+      if (of_weights) put_weights<C>(t, of_weights + warp * weights_of_slice<taps, parts>, of.weights);
     }
   }
 
@@ -180,7 +182,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
   template <class Weights, class Packs>
   WHENCE_HD void step_forward(Thread& t, Walk& walk, int step, Shared<M> next, const Weights& w2, Packs& x) const {
     typename Walk::template Packs<M> power;
-    Registers<Registers<Pack<M, 2>, slots>, 2> base;
+    Registers<Registers<Pack<C, 2>, slots>, 2> base;
     each<2>([&](auto four) {
       Registers<Registers<Registers<Number<C>, 4>, slots>, 2> logit;
       each<4>([&](auto j) {
@@ -192,16 +194,16 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
       each<2>([&](auto half) {
         const SeenColumns seen = walk.seen(walk.place.key + 8 * (step + half) + 4 * four, half, t);
         each<slots>([&](auto s) {
-          Number<C> most = -most_mixed / 2;  // in base 2 it is within f16
+          Number<C> most = nothing / 1e10f;
           each<4>([&](auto j) {
             Number<C>& own = logit[half][s][j];
             own = seen.has(j) ? own : Number<C>(nothing);
             most = max_nan(most, own);
           });
-          base[half][s].of[four] = to_stored<M>(whole_below(most * log2e<C>).value + 1.0f);
-          const Number<C> of_base = from_stored<C>(base[half][s].of[four]);
+          const Number<C> of_base = whole_below(most * in_powers).value + 1.0f;
+          base[half][s].of[four] = plain(of_base);
           each<4>([&](auto j) {
-            power[half][s].of[4 * four + j] = to_stored<M>(ex2_approx(logit[half][s][j] * log2e<C> - of_base));
+            power[half][s].of[4 * four + j] = to_stored<M>(ex2_approx(logit[half][s][j] * in_powers - of_base));
           });
         });
       });
@@ -251,7 +253,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
       each<2>([&](auto half) {
         each<slots>([&](auto s) {
           const Number<C> logit = seen[half].has(n) ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(nothing),
-                          p = ex2_approx(logit * log2e<C> - of.norm[half][s]);
+                          p = ex2_approx(logit * in_powers - of.norm[half][s]);
           Number<C> share = 1.0f;
           if (dropout) share = staying[half][s] >> n & 1 ? dropout.factor : C(0);
           const Number<C> without_delta = from_stored<C>(d[half][s].of[n]) * share;

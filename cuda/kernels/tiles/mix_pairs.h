@@ -18,7 +18,8 @@ namespace whence::gpu {
 
 // The mix multiplies f16 numbers and sums in f32, for any type of the model: bf16 has an eighth of f16's precision.
 template <class T> using Mixed = std::conditional_t<std::is_same_v<T, double>, double, Float16>;
-inline constexpr float most_mixed = 6e4f;  // f16 ends at 65504: scores are clamped to this
+// Scores, logits and hidden numbers are in units, so that f16 holds them up to 1.6e7. Scores are clamped to 6e4 units.
+inline constexpr float mix_unit = 256, most_mixed = 6e4f;
 
 inline constexpr int mix_tile = 64;  // keys
 

@@ -80,7 +80,7 @@ template <class P, bool backward> struct MixPieces {
           piece.d_slope += g * a, piece.d_offset += g, d_of_row += g * piece.slope * u;
           result[j] = g * piece.slope * r;
         } else {
-          result[j] = held_within<P>(piece.slope * a + piece.offset);
+          result[j] = held_within<P>((piece.slope * a + piece.offset) / mix_unit);
         }
       });
       store_pack<8>(pairs.at, at + index_t(key / 8) * pairs.step(), eight_of<P>([&](auto j) { return result[j]; }));

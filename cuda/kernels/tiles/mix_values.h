@@ -1,7 +1,7 @@
 // The last part of the head mix forward: softmax over the logits as mix_logits.h stores them, and sums of values.
 //   e_ij = 2^(A_ij - base),  base: for every four keys of a row, the whole number above their logits
 //   P_ij = e_ij 2^(base - top_i) share_i,  top_i >= all bases of the row,  o_i = sum_j drop(P_ij) v_j
-// So powers keep the digits of f16 for large logits, too. A base is f16: logits of 4e4 and more end as NaN.
+// So powers keep the digits of f16 for large logits, too.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
@@ -22,7 +22,7 @@ template <class T, int width> struct MixValues {
   PairDropout<C> dropout;
   MixRows group;
   PairBlocks<const M> powers;
-  PairBlocks<const M, 2> bases;
+  PairBlocks<const C, 2> bases;
   HeadRows<const T> v;
   HeadRows<T> o;
   Global<C> norms;  // [b h queries 2]: top and share
@@ -80,9 +80,11 @@ template <class T, int width> struct MixValues {
       Registers<Number<C>, 4> base;
       Number<C> most = lowest_top;
       each<2>([&](auto eight) {
-        const auto two = numbers_of<M>(load_pack<2>(bases.at, of_bases + (at + eight) * bases.step()));
-        base[Nth<2 * eight>{}] = two.low, base[Nth<2 * eight + 1>{}] = two.high;
-        most = max_nan(most, max_nan(two.low, two.high));
+        const auto two = load_pack<2>(bases.at, of_bases + (at + eight) * bases.step());
+        each<2>([&](auto four) {
+          const Number<C> of_four = two.of[four];
+          base[Nth<2 * eight + four>{}] = of_four, most = max_nan(most, of_four);
+        });
       });
       for (int mask = 1; mask <= 2; mask *= 2) most = max_nan(most, t.shuffle_xor(most, mask));
       const Number<C> top = max_nan(running[a].top, most), fade = ex2_approx(running[a].top - top);

@@ -25,36 +25,61 @@ inline constexpr int mix_window = mix_walk_keys + 24, mix_u_pitch = mix_hidden +
 
 WHENCE_HD constexpr int head_of_column(int k) { return k % 8 / 2 + 4 * (k % 2 + k / 8 * 2); }
 
-// u and the table by distance as walks read them, 0 beyond the given ones: u [left + 1, count, mix_hidden], and the
-// table [count, mix_heads], heads in the order of columns: the four of a lane are adjacent.
+// A small operand or its gradient: numbers of the model's type or of sums.
+template <class T> struct MixOperand {
+  using C = compute_t<T>;
+  Global<T> narrow = nullptr;
+  Global<C> wide = nullptr;
+  static MixOperand of(const Tensor& x) {
+    if (!x.defined()) return {};
+    if (x.dtype() == dtype_of<T>) return {global<T>(x), nullptr};
+    return {nullptr, global<C>(x)};
+  }
+  WHENCE_HD explicit operator bool() const { return narrow || wide; }
+  WHENCE_HD Number<C> get(index_t i) const { return narrow ? load<C>(narrow, i) : load<C>(wide, i); }
+  WHENCE_HD void set(index_t i, Number<C> x) const { narrow ? store(narrow, i, x) : store(wide, i, x); }
+};
+
+// Terms as walks read them. u and the table by distance are in units, 0 beyond the given ones: u [left + 1, count,
+// mix_hidden], and the table [count, mix_heads], heads in the order of columns: the four of a lane are adjacent.
 template <class T> struct MixTerms {
   using C = compute_t<T>;
   using M = Mixed<T>;
   static constexpr const char* name = "terms of the mix";
   static constexpr int threads = 128;
-  Global<const C> from_u, from_table;  // [tables width u_count], [heads table_count] or null
+  MixOperand<T> from_u, from_table;  // [tables width u_count], [heads table_count] or null
+  MixOperand<T> from_input, from_output;
   Global<M> u;
-  Global<C> table;
+  Global<C> table;  // then W1 and W2
   int tables, width, heads, u_count, table_count;
   int lowest, u_lowest, table_lowest, count;  // the distances at which rows begin
-  index_t numbers;                            // of both
+  index_t inputs, outputs;                    // numbers of W1 and W2
+  WHENCE_HD index_t of_u() const { return index_t(tables) * count * mix_hidden; }
+  WHENCE_HD index_t of_table() const { return index_t(count) * mix_heads; }
+  index_t numbers() const { return of_u() + of_table() + inputs + outputs; }
   WHENCE_HD void operator()(Thread& t) const {
     index_t n = t.block() * threads + t.index();
-    if (n >= numbers) return;
-    const index_t of_u = index_t(tables) * count * mix_hidden;
+    const index_t in_table = of_table(), in_weights = in_table + inputs;
     Number<C> x = 0.0f;
-    if (n < of_u) {
+    if (n < of_u()) {
       const int d = static_cast<int>(n % mix_hidden), m = static_cast<int>(n / mix_hidden % count) + lowest - u_lowest;
       const index_t e = n / mix_hidden / count;
-      if (d < width && m >= 0 && m < u_count) x = load<C>(from_u, (e * width + d) * u_count + m);
-      store(u, n, x);
-    } else {
-      n -= of_u;
+      if (d < width && m >= 0 && m < u_count) x = from_u.get((e * width + d) * u_count + m) / mix_unit;
+      return store(u, n, x);
+    }
+    n -= of_u();
+    if (n < in_table) {
       const int h = static_cast<int>(n % mix_heads) / 4 + static_cast<int>(n % 4) * 4,
                 m = static_cast<int>(n / mix_heads) + lowest - table_lowest;
-      if (from_table && h < heads && m >= 0 && m < table_count) x = load<C>(from_table, h * table_count + m);
-      store(table, n, x);
+      if (from_table && h < heads && m >= 0 && m < table_count) x = from_table.get(h * table_count + m) / mix_unit;
+    } else if (n < in_weights) {
+      x = from_input.get(n - in_table);
+    } else if (n < in_weights + outputs) {
+      x = from_output.get(n - in_weights);
+    } else {
+      return;
     }
+    store(table, n, x);
   }
 };
 
@@ -66,8 +91,8 @@ template <class M> struct MixFacts {
   int width, behind;  // hidden numbers; columns after the last key, if the run continues
   bool remask, adds_pieces;
   C slope;
-  Global<const C> input, output;  // W1 [width channels taps], W2 [heads width taps]
-  Global<const M> u;              // as MixTerms makes them
+  Global<const C> input, output;  // W1 [width channels taps], W2 [heads width taps], as MixTerms makes them
+  Global<const M> u;
   Global<const C> table;
   int lowest, distances;       // of these
   PairBlocks<const M> scores;  // X, 0 where a pair is not seen

@@ -8,6 +8,7 @@
 #include "cuda/emulator/settings.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
+#include "tensor/tiled_call.h"
 #include "tests/cuda/walk.h"
 #include "tests/support/programs.h"
 
@@ -38,6 +39,18 @@ struct WalksInPacks {
   static constexpr int threads = 32;
   Global<float> x;
   void operator()(Thread& t) const { static_cast<void>(gpu::load_pack<4>(x, t.lane() * 4)); }
+};
+
+// Each lane writes 16 neighbouring bytes: in one access, or number by number.
+struct Writes {
+  static constexpr const char* name = "writes";
+  static constexpr int threads = 32;
+  Global<Float16> y;
+  bool in_parts;
+  void operator()(Thread& t) const {
+    if (!in_parts) return store_pack<8>(y, t.lane() * 8, gpu::Pack<Float16, 8>{});
+    for (int n = 0; n < 8; ++n) y[t.lane() * 8 + n] = Float16{};
+  }
 };
 
 // Even lanes read once more than odd ones, in every iteration of a loop.
@@ -138,6 +151,13 @@ TEST_CASE("emulator: sectors of planted kernels") {
   const Counters packs = counted(WalksInPacks{global<float>(x)});
   CHECK(packs.global_requests == 1);
   CHECK(packs.sectors == 16);
+  CHECK(packs.sectors_written == 0);
+  const Tensor y = Tensor::zeros({256}, DType::f16, device);
+  for (const bool in_parts : {false, true}) {
+    const Counters c = counted(Writes{global<Float16>(y), in_parts});
+    CHECK(c.global_written == 512);
+    CHECK(c.sectors_written == (in_parts ? 128 : 16));
+  }
   in_every_order([&] {
     const Counters parts = counted(Parts{global<float>(x)});
     CHECK(parts.global_requests == 6);
@@ -168,6 +188,29 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
       CHECK(over("turned", c, {1, 1}).empty() == (padding == 1));
     }
   });
+}
+
+TEST_CASE("emulator: pairs of a head mix fill the sectors that a warp writes at once") {
+  const With counting(settings().costs, true);
+  const With shared(settings().shared, std::size_t(227) << 10);
+  const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::bf16, device); };
+  using At = TiledCall;
+  At at;
+  At::Operands x, d;
+  at.mixes = true;
+  for (const std::size_t k : {At::query, At::key, At::value})
+    x[k] = zeros({1, 12, 70, 64}), d[k] = zeros({1, 12, 70, 64});
+  x[At::mix_input] = zeros({32, 12, 1}), x[At::mix_table] = zeros({1, 32, 70}), x[At::mix_output] = zeros({12, 32, 1});
+  const Tensor y = zeros({1, 12, 70, 64}), norms = Tensor::zeros({1, 12, 70, 2}, DType::f32, device);
+  gpu::emulator::reset_counters();
+  at.forward(x, y, {}, norms), at.backward(x, y, {}, norms, y, {}, d);
+  for (const char* const name :
+      {"products of pairs", "logits of the mix", "pattern of the mix", "gradient of the mix"}) {
+    CAPTURE(name);
+    const Counters of = gpu::emulator::counters().at(name);
+    CHECK(of.global_written > 0);
+    CHECK(32 * of.sectors_written == of.global_written);
+  }
 }
 
 template <class F> static void run_on_gpu(const KernelCase& row, const Draw& draw, const F& f) {
