@@ -21,9 +21,10 @@ Tensor gradients_of_a_step(const Transformer& model, const Tensor& tokens, const
   return concat_along(0, parts);
 }
 
-// The decoder of scheme none from its parameters: pre-LN blocks as in GPT-2, head by head.
+// The decoder of scheme none from its parameters, head by head: norms before as in GPT-2, or after.
 Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass& pass) {
   const TransformerOptions& options = model.options();
+  const bool after = options.norm_place == NormPlace::after;
   const auto at = [&](const std::string& path) { return parameter(model, path).detach(); };
   const auto project = [&](const Tensor& x, const std::string& path) {
     return linear(x, at(path + ".weight"), at(path + ".bias"));
@@ -39,7 +40,7 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
   Tensor x = drop(take_rows(at("embedding.weight"), tokens), "dropout");
   for (index_t layer = 0; layer < options.layers; ++layer) {
     const std::string block = to_text("blocks.", layer), attention = block + ".attention";
-    const Tensor seen = norm(x, block + ".norm1");
+    const Tensor seen = after ? x : norm(x, block + ".norm1");
     std::vector<Tensor> mixed;
     for (index_t h = 0; h < options.heads; ++h) {
       const auto of_head = [&](const char* name) {
@@ -50,10 +51,12 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
       mixed.push_back(matmul(softmax(scores, mask), of_head(".value")));
     }
     x = x + drop(project(concat_along(2, mixed), attention + ".output"), attention + ".dropout");
-    const Tensor hidden = gelu(project(norm(x, block + ".norm2"), block + ".mlp.in"));
+    if (after) x = norm(x, block + ".norm1");
+    const Tensor hidden = gelu(project(after ? x : norm(x, block + ".norm2"), block + ".mlp.in"));
     x = x + drop(project(hidden, block + ".mlp.out"), block + ".dropout");
+    if (after) x = norm(x, block + ".norm2");
   }
-  return linear(norm(x, "norm"), at("embedding.weight"), {});
+  return linear(after ? x : norm(x, "norm"), at("embedding.weight"), {});
 }
 
 }  // namespace
@@ -61,11 +64,14 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
 TEST_CASE("the decoder is what its equations say, in training and out of it") {
   TransformerOptions options = small("none");
   options.dropout = 0.3;
-  const auto model = random_decoder(options);
   const Tensor tokens = random_tokens(2, 9, 5);
-  for (const bool training : {false, true}) {
-    const Pass pass{.training = training, .seed = 3, .step = 4};
-    CHECK(distance((*model)(tokens, pass), plain_decoder(*model, tokens, pass)) < 1e-12);
+  for (const NormPlace place : {NormPlace::before, NormPlace::after}) {
+    options.norm_place = place;
+    const auto model = random_decoder(options);
+    for (const bool training : {false, true}) {
+      const Pass pass{.training = training, .seed = 3, .step = 4};
+      CHECK(distance((*model)(tokens, pass), plain_decoder(*model, tokens, pass)) < 1e-12);
+    }
   }
 }
 

@@ -106,6 +106,7 @@ TEST_CASE("init: moments, bounds and texts") {
   for (const double value : Init::fan_in(16).draw({1000}, stream).to_vector()) REQUIRE(std::abs(value) <= 0.25);
   CHECK(Init::fan_in(16).text() == "uniform(-0.25, 0.25)");
   CHECK(Init::normal(0, 0.02).text() == "normal(0, 0.02)");
+  CHECK(inits_of(Initialisation::gpt2, 8, 32, 2).mlp_out.text() == "normal(0, 0.01)");  // 0.02 / sqrt(2 layers * 2)
   CHECK(Init::zeros().text() == "zeros");
   CHECK(Init::constant(0.5).text() == "constant(0.5)");
   CHECK_THROWS_WITH_AS(static_cast<void>(Init::normal(0, -1)), doctest::Contains("deviation -1"), Error);

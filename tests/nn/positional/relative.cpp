@@ -85,7 +85,7 @@ TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to i
   const AttendInputs inputs = random_inputs(9);
   const Tensor rope = Bare("rope").logits(inputs).detach();
   for (const std::string text : {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)",
-           "yarn(dynamic=yes, original=30)"}) {
+           "yarn(dynamic=yes, original=30)", "rope(scaling=dynamic, factor=2, original=30)"}) {
     CAPTURE(text);
     CHECK(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13);
   }
