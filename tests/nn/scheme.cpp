@@ -80,47 +80,21 @@ TEST_CASE("canonical text: registered name, given options in registered order") 
   }
 }
 
-TEST_CASE("unknown names, with the nearest one where there is one") {
+TEST_CASE("what is refused names its place or its word, and the nearest name where there is one") {
   CHECK(refusal("coep") == "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?");
-  CHECK(refusal("rope + alibbi") == "scheme 'rope + alibbi': 'alibbi' is no scheme; did you mean 'alibi'?");
-  CHECK(refusal("CoPE") == "scheme 'CoPE': 'CoPE' is no scheme; did you mean 'cope'?");
-  CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, ") == 0);
-  CHECK(refusal("cope(pmax=3)") == "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?");
-  CHECK(refusal("rope(frequency=3)") ==
-        "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width, keep, scaling, "
-        "factor, "
-        "original, low_freq_factor, high_freq_factor, short_factor, long_factor");
-  CHECK(refusal("none(p_max=3)") == "scheme 'none(p_max=3)': option 'p_max' given; none has no options");
-  CHECK(refusal("cope(gates=key)") == "scheme 'cope(gates=key)': gates is 'key'; did you mean 'keys'?");
-  CHECK(refusal("cope(z_scale=2)") == "scheme 'cope(z_scale=2)': z_scale is '2'; known: 1, head");
-}
-
-TEST_CASE("texts that the grammar does not have") {
-  const std::string name = " found; a scheme's name expected";
-  CHECK(refusal("") == "scheme '': at character 1: the end" + name);
-  CHECK(refusal("   ") == "scheme '   ': at character 4: the end" + name);
-  CHECK(refusal("+ rope") == "scheme '+ rope': at character 1: '+'" + name);
-  CHECK(refusal("cope +") == "scheme 'cope +': at character 7: the end" + name);
-  CHECK(refusal("cope + + rope") == "scheme 'cope + + rope': at character 8: '+'" + name);
   CHECK(refusal("cope rope") == "scheme 'cope rope': at character 6: 'r' found; '+', '(' or the end expected");
-  CHECK(
-      refusal("cope(p_max=3))") == "scheme 'cope(p_max=3))': at character 14: ')' found; '+', '(' or the end expected");
-  CHECK(refusal("cope(p_max)") == "scheme 'cope(p_max)': at character 11: ')' found; '=' expected");
-  CHECK(refusal("cope(p_max=)") == "scheme 'cope(p_max=)': at character 12: ')' found; a value expected");
-  CHECK(refusal("cope(p_max=3") == "scheme 'cope(p_max=3': at character 13: the end found; ')' expected");
-  CHECK(refusal("cope(,)") == "scheme 'cope(,)': at character 6: ',' found; an option's name expected");
-  CHECK(refusal("cope(p_max=3,)") == "scheme 'cope(p_max=3,)': at character 14: ')' found; an option's name expected");
-  CHECK(refusal("cope(p_max=3 4)") == "scheme 'cope(p_max=3 4)': at character 14: '4' found; ')' expected");
-}
-
-TEST_CASE("what a sum refuses") {
-  CHECK(refusal("cope + cope") == "scheme 'cope + cope': cope occurs twice in the sum; once required");
-  CHECK(refusal("ape + rope + learned").find("absolute occurs twice in the sum") != std::string::npos);
-  CHECK(refusal("none + rope") == "scheme 'none + rope': none adds nothing to a sum; leave it out");
-  CHECK(refusal("rope + nope") == "scheme 'rope + nope': none adds nothing to a sum; leave it out");
-  CHECK(refusal("layers(cope, count=1) + cope").find("cope occurs twice in the sum") != std::string::npos);
-  CHECK(refusal("dape(layers(rope))").find("layers given inside another scheme; write it around") != std::string::npos);
-  CHECK(refusal("cope(p_max=3, p_max=3)") == "scheme 'cope(p_max=3, p_max=3)': option 'p_max' given twice");
+  const std::pair<const char*, const char*> rows[] = {{"rope + alibbi", "mean 'alibi'?"}, {"CoPE", "mean 'cope'?"},
+      {"xyzzyx", "known: absolute, alibi"}, {"cope(pmax=3)", "mean 'p_max'?"}, {"rope(frequency=3)", "known: base,"},
+      {"none(p_max=3)", "option 'p_max'"}, {"cope(gates=key)", "mean 'keys'?"}, {"cope(z_scale=2)", "known: 1, head"},
+      {"", "character 1:"}, {"   ", "character 4:"}, {"+ rope", "character 1: '+'"}, {"cope +", "character 7:"},
+      {"cope + + rope", "character 8: '+'"}, {"cope(p_max=3))", "character 14: ')'"},
+      {"cope(p_max)", "character 11: ')'"}, {"cope(p_max=)", "character 12: ')'"}, {"cope(p_max=3", "character 13:"},
+      {"cope(,)", "character 6: ','"}, {"cope(p_max=3,)", "character 14: ')'"},
+      {"cope(p_max=3 4)", "character 14: '4'"}, {"cope + cope", "cope occurs"},
+      {"ape + rope + learned", "absolute occurs"}, {"none + rope", "none adds"}, {"rope + nope", "none adds"},
+      {"layers(cope, count=1) + cope", "cope occurs"}, {"dape(layers(rope))", "layers given"},
+      {"cope(p_max=3, p_max=3)", "'p_max' given"}, {"rope(base=+4)", "character 11: '+'"}};
+  for (const auto& [text, part] : rows) CHECK_MESSAGE(has(refusal(text), part), text, ": ", refusal(text));
 }
 
 TEST_CASE("numbers: which are read, and their ranges") {
@@ -129,28 +103,24 @@ TEST_CASE("numbers: which are read, and their ranges") {
   for (const std::string value : {"16", "1.6e1", "1", "1000000"}) CHECK(refusal("cope(p_max=" + value + ")") == "");
   for (const std::string value :
       {"0", "-1", "1.5", "nan", "inf", "-inf", "0x10", "3abc", "1e", "1e+", "ten", "1000001", "1e400", "-"}) {
-    CHECK(refusal("cope(p_max=" + value + ")") ==
-          to_text("scheme 'cope(p_max=", value, ")': p_max is '", value, "'; a whole number in [1, 1e+06] required"));
+    CHECK(has(refusal("cope(p_max=" + value + ")"), "p_max is '" + value + "'"));
   }
-  CHECK(refusal("rope(base=0.5)") == "scheme 'rope(base=0.5)': base is '0.5'; a number in [1, 1e+12] required");
-  CHECK(refusal("rope(base=+4)") == "scheme 'rope(base=+4)': at character 11: '+' found; a value expected");
+  CHECK(has(refusal("rope(base=0.5)"), "base is '0.5'"));
   CHECK(refusal("cope(p_max=1+rope)") != "");
   for (const std::string value : {"1", "1:2.5", "1e-2:3:4"}) CHECK(refusal("rope(long_factor=" + value + ")") == "");
   for (const std::string value : {"1:", "1::2", "1:x", "0:1"})
-    CHECK(refusal("rope(long_factor=" + value + ")") ==
-          to_text("scheme 'rope(long_factor=", value, ")': long_factor is '", value,
-              "'; numbers with a colon between two, each in [1e-06, 1e+09] required"));
-  CHECK(refusal("rope(base=2:3)") == "scheme 'rope(base=2:3)': base is '2:3'; a number in [1, 1e+12] required");
+    CHECK(has(refusal("rope(long_factor=" + value + ")"), "long_factor is '" + value + "'"));
+  CHECK(has(refusal("rope(base=2:3)"), "base is '2:3'"));
 }
 
 TEST_CASE("options that do not fit the sizes are refused when a scheme is made") {
   const auto make = [](const std::string& text, const SchemeSizes& sizes) {
     return message([&] { (void)parse_schemes(text)[0].make(sizes); });
   };
-  CHECK(make("rope", {12, 4, 8}) == "rope: width 3 for heads of 3 dims; an even width of at most 3 required");
+  CHECK(has(make("rope", {12, 4, 8}), "rope: width 3"));
   CHECK(make("rope(width=2)", {12, 4, 8}).empty());
-  CHECK(make("rope(width=6)", {16, 4, 8}) == "rope: width 6 for heads of 4 dims; an even width of at most 4 required");
-  CHECK(make("sinusoidal", {3, 1, 8}) == "sinusoidal: model dim 3 given; an even one required");
+  CHECK(has(make("rope(width=6)", {16, 4, 8}), "rope: width 6"));
+  CHECK(has(make("sinusoidal", {3, 1, 8}), "model dim 3"));
 }
 
 TEST_CASE("each scheme says what it is, and the defaults of its options are legal values") {
@@ -168,8 +138,8 @@ TEST_CASE("each scheme says what it is, and the defaults of its options are lega
 TEST_CASE("a scheme of the user's own works everywhere") {
   register_decay();
   CHECK(canonical("fading(form=linear, rate=-1.5e+0) + rope") == "decay(rate=-1.5e+0, form=linear) + rope");
-  CHECK(refusal("decai") == "scheme 'decai': 'decai' is no scheme; did you mean 'decay'?");
-  CHECK(refusal("decay(rate=-3)") == "scheme 'decay(rate=-3)': rate is '-3'; a number in [-2, 10000] required");
+  CHECK(has(refusal("decai"), "'decai': 'decai'"));
+  CHECK(has(refusal("decay(rate=-3)"), "number in [-2, 10000]"));
   Transformer model(
       {.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
   model.initialise(1);
@@ -198,23 +168,22 @@ TEST_CASE("a registration that cannot be used is an error with its place, an opt
     SchemeRegistry registry;
     registry.add(std::move(info), Site::current());
     const std::string text = message([&] { (void)registry.all(); });
-    if (!text.empty()) CHECK_MESSAGE(text.starts_with("scheme: 'own', registered at scheme.cpp:"), text);
+    if (!text.empty()) CHECK_MESSAGE(has(text, "scheme: 'own'"), text);
     return text.substr(std::min(text.size(), text.find(": ", 8)));
   };
   const auto number = [](index_t preset, option::Range range) { return option::integer("a", preset, range, ""); };
   CHECK(fault({number(1, {0, 100}), option::words("b", {"x", "y"}, "")}).empty());
-  CHECK(fault({number(1, {0, 100}), option::yes_no("a", "")}) == ": option 'a' given twice; one of a name required");
+  CHECK(has(fault({number(1, {0, 100}), option::yes_no("a", "")}), ": option 'a'"));
   for (const std::string name : {"", "a b", "a=", "a,b", "A"})
     CHECK(fault({option::yes_no(name, "")}) ==
           ": option '" + name + "' given; a name of small letters, digits and _ required");
-  CHECK(fault({number(400, {0, 100})}) == ": option 'a': default '400' given; a whole number in [0, 100] required");
-  CHECK(fault({number(0, {0.5, 9})}) == ": option 'a': default '0' given; a whole number in [0.5, 9] required");
-  CHECK(fault({option::words("a", {}, "")}) == ": option 'a': no choice given; one or more required");
-  CHECK(fault({}, false) == ": no make given; a function that makes the scheme required");
+  CHECK(has(fault({number(400, {0, 100})}), "'a': default '400'"));
+  CHECK(has(fault({number(0, {0.5, 9})}), "'a': default '0'"));
+  CHECK(has(fault({option::words("a", {}, "")}), ": option 'a':"));
+  CHECK(has(fault({}, false), ": no make"));
   const std::vector<SchemeSpec> rope = parse_schemes("rope");
   const SchemeArguments given(rope[0], {8, 2, 16});
-  CHECK(has(message([&] { (void)given.number("nosuch"); }),
-      "scheme: option 'nosuch' asked for; an option of rope required: "));
+  CHECK(has(message([&] { (void)given.number("nosuch"); }), "option 'nosuch'"));
 }
 
 TEST_CASE("two schemes of one name or alias are an error that names both places, at the first use") {
@@ -246,10 +215,10 @@ TEST_CASE("a scheme that embeds tokens and is registered for each layer is refus
       .shared = [](const SchemeArguments&) { return !misplaced; },
       .make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); }}};
   misplaced = true;
-  CHECK(message([] {
+  CHECK(has(message([] {
     Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "misplaced"});
-  }) == "scheme: misplaced is registered for each layer and embeds tokens, which happens once; shared required; "
-        "correct its registration");
+  }),
+      "scheme: misplaced"));
   misplaced = false;
 }
 
@@ -257,18 +226,15 @@ TEST_CASE("a scheme over another: nested texts, aliases, and what is refused") {
   CHECK(canonical("randomized( rotary(base=500) , length = 64 )") == "randomised(rope(base=500), length=64)");
   CHECK(canonical("shifted(interpolated(alibi, factor=2), by=3) + cope") ==
         "shifted(interpolated(alibi, factor=2), by=3) + cope");
-  CHECK(refusal("randomised") ==
-        "scheme 'randomised': randomised given without a scheme inside; one required, as in randomised(rope)");
-  CHECK(refusal("randomised(length=64)").find("given without a scheme inside") != std::string::npos);
+  CHECK(has(refusal("randomised"), "scheme 'randomised':"));
+  CHECK(has(refusal("randomised(length=64)"), "scheme inside"));
   CHECK(refusal("randomised(rope, alibi)").find("'=' expected") != std::string::npos);
   CHECK(refusal("rope(alibi)").find("'=' expected") != std::string::npos);
-  CHECK(refusal("randomised(rop)").find("did you mean 'rope'?") != std::string::npos);
+  CHECK(has(refusal("randomised(rop)"), "mean 'rope'?"));
   CHECK(refusal("randomised(rope").find("')' expected") != std::string::npos);
   const auto make = [](const char* text) { return message([text] { (void)parse_schemes(text)[0].make({8, 2, 16}); }); };
-  CHECK(make("randomised(cope)") ==
-        "randomised: the scheme inside reads no positions, so that randomised has no effect; leave it out");
-  CHECK(make("shifted(none, by=2)") ==
-        "shifted: the scheme inside reads no positions, so that shifted has no effect; leave it out");
+  CHECK(has(make("randomised(cope)"), "scheme inside"));
+  CHECK(has(make("shifted(none, by=2)"), "scheme inside"));
   CHECK(parse_schemes("randomised(absolute)")[0].shared());
   CHECK_FALSE(parse_schemes("randomised(rope)")[0].shared());
 }

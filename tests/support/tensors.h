@@ -17,6 +17,7 @@
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tensor/tensor.h"
+#include "tests/support/has.h"
 #include "tests/support/with.h"
 
 namespace whence::test {

@@ -26,33 +26,19 @@ TEST_CASE("edits between two names") {
   CHECK(edit_distance("ca", "abc") == 3);  // swapped letters are not edited again
 }
 
-TEST_CASE("the nearest name, if one is near") {
-  const std::vector<std::string> names{"absolute", "alibi", "cope", "none", "rope", "sinusoidal"};
-  CHECK(nearest("cope", names) == "cope");
-  CHECK(nearest("CoPE", names) == "cope");  // case does not count
-  CHECK(nearest("copee", names) == "cope");
-  CHECK(nearest("ocpe", names) == "cope");
-  CHECK(nearest("alibbi", names) == "alibi");
-  CHECK(nearest("sinusiodal", names) == "sinusoidal");
-  CHECK(nearest("transformer", names).empty());
-  CHECK(nearest("", names).empty());
-  CHECK(nearest("rope", {}).empty());
-  CHECK(nearest(std::string(1000, 'r'), names).empty());
-}
-
-TEST_CASE("the beginning of a name means that name") {
-  CHECK(nearest("sinus", {"cope", "sinusoidal"}) == "sinusoidal");
-  CHECK(nearest("Abs", {"alibi", "absolute"}) == "absolute");
-  CHECK(nearest("lay", {"lag", "layers"}) == "layers");  // rather than a misprint of a short one
-}
-
-TEST_CASE("a word that shares nothing with a name is not near to it, however short") {
-  CHECK(nearest("q", {"1"}).empty());
-  CHECK(nearest("2", {"1", "head"}).empty());
-  CHECK(nearest("hed", {"1", "head"}) == "head");
-}
-
-TEST_CASE("of equally near names the first, as it is written") {
-  CHECK(nearest("nope", {"none", "rope"}) == "none");
-  CHECK(nearest("nope", {"Rope", "none"}) == "Rope");
+TEST_CASE("the nearest name, if one is near: case does not count, a beginning is the name, the first of equals wins") {
+  using Names = std::vector<std::string>;
+  const Names names{"absolute", "alibi", "cope", "none", "rope", "sinusoidal"};
+  struct Row {
+    std::string given, nearest;
+    Names among;
+  };
+  for (const Row& row : std::vector<Row>{{"cope", "cope", names}, {"CoPE", "cope", names}, {"copee", "cope", names},
+           {"ocpe", "cope", names}, {"alibbi", "alibi", names}, {"sinusiodal", "sinusoidal", names},
+           {"transformer", "", names}, {"", "", names}, {"rope", "", {}}, {std::string(1000, 'r'), "", names},
+           {"sinus", "sinusoidal", {"cope", "sinusoidal"}}, {"Abs", "absolute", {"alibi", "absolute"}},
+           {"lay", "layers", {"lag", "layers"}},  // rather than a misprint of a short one
+           {"q", "", {"1"}}, {"2", "", {"1", "head"}}, {"hed", "head", {"1", "head"}},
+           {"nope", "none", {"none", "rope"}}, {"nope", "Rope", {"Rope", "none"}}})
+    CHECK_MESSAGE(nearest(row.given, row.among) == row.nearest, row.given);
 }

@@ -42,9 +42,7 @@ TEST_CASE("shapes count, stride and print") {
   CHECK(Shape{2, 3, 4}.without(1) == Shape{2, 4});
   CHECK(is_contiguous({2, 1, 3}, {3, 77, 1}));  // an axis of extent 1 does not matter
   CHECK_FALSE(is_contiguous({2, 3}, {1, 2}));
-  CHECK(error_text([] {
-    Shape shape{1, 1, 1, 1, 1, 1, 1};
-  }) == "shape: more than 6 axes given; at most 6 are supported; merge axes with reshape");
+  CHECK(has(error_text([] { Shape shape{1, 1, 1, 1, 1, 1, 1}; }), "more than 6"));
 }
 
 TEST_CASE("a number becomes one of 16 bits by a single rounding") {
@@ -69,8 +67,7 @@ TEST_CASE("permute and transpose move axes, not numbers") {
   for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], p[2], p[0]}, shape));
   CHECK(read(raw::transpose(x)) == read(raw::permute(x, {0, 2, 1})));
   CHECK(read(raw::transpose(x, 0, -1)) == read(raw::permute(x, {2, 1, 0})));
-  CHECK(error_text([&] { (void)raw::transpose(x, 0, 3); }) ==
-        "transpose: axis 3 given for 3 axes; an axis in [-3, 3) is required");
+  CHECK(has(error_text([&] { (void)raw::transpose(x, 0, 3); }), "3 given for 3"));
 }
 
 TEST_CASE("slice and select step through an axis") {
@@ -137,7 +134,7 @@ TEST_CASE("every chain of views agrees with an index computation") {
   for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], 2, 1 + 2 * p[0]}, shape));
   CHECK(y.to_vector() == values);
   CHECK(y.at({1, 2}) == place({2, 2, 3}, shape));
-  CHECK(error_text([&] { (void)y.at({1, 3}); }) == "at: position [1,3] given for shape [2,3]");
+  CHECK(has(error_text([&] { (void)y.at({1, 3}); }), "at: position [1,3]"));
 }
 
 TEST_CASE("copies are new, contiguous only when needed, and land in place") {
@@ -152,7 +149,7 @@ TEST_CASE("copies are new, contiguous only when needed, and land in place") {
   CHECK(read(target) == read(turned));
   raw::copy_into(turned, raw::slice(raw::slice(block, 0, 1, 4), 1, 0, 4, 2));
   CHECK(read(block) == std::vector<double>{0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5, 0});
-  CHECK(error_text([&] { raw::copy_into(x, target); }) == "copy_into: from is [2,3]; [3,2] required");
+  CHECK(has(error_text([&] { raw::copy_into(x, target); }), "from is [2,3]; [3,2]"));
 }
 
 TEST_CASE("writes in place bump the version and leave their site") {
@@ -187,45 +184,39 @@ TEST_CASE("making tensors") {
   x.replace(Tensor::zeros({2}, DType::f64));
   CHECK(alias.dtype() == DType::f64);
   CHECK(alias.detach().identity() != alias.identity());
-  CHECK(error_text([] { (void)Tensor().shape(); }) ==
-        "tensor: an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?");
-  CHECK(error_text([] {
-    (void)Tensor::empty({2, -1});
-  }).starts_with("empty: shape [2,-1] given; extents of 0 or more"));
-  CHECK(error_text([] { (void)Tensor::of({1, 2}, {3}); }) == "of: 2 values given for shape [3]; 3 required");
-  CHECK(error_text([&] { (void)x.item(); }) ==
-        "item: shape [2] given; exactly one element required; use at or to_vector");
-  CHECK(error_text([&] { (void)x.data<float>(); }) == "data: dtype f64 given; f32 required; convert with cast");
+  CHECK(has(error_text([] { (void)Tensor().shape(); }), "undefined tensor"));
+  CHECK(has(error_text([] { (void)Tensor::empty({2, -1}); }), "empty: shape [2,-1]"));
+  CHECK(has(error_text([] { (void)Tensor::of({1, 2}, {3}); }), "for shape [3]; 3"));
+  CHECK(has(error_text([&] { (void)x.item(); }), "item: shape [2]"));
+  CHECK(has(error_text([&] { (void)x.data<float>(); }), "dtype f64"));
 }
 
-TEST_CASE("errors of what no op's bad inputs try name the op, what was given and what to do") {
-  const Tensor f32 = Tensor::zeros({2, 3}), f64 = Tensor::zeros({2, 3}, DType::f64),
-               i64 = Tensor::zeros({2, 3}, DType::i64);
-  CHECK(error_text([&] { (void)raw::add(i64, i64); }) ==
-        "add: a is i64; a floating dtype is required; convert with cast");
-  CHECK(error_text([&] { (void)raw::matmul(f32, Tensor::zeros({3})); }) ==
-        "matmul: b is [3]; two axes or more are required; use unsqueeze");
-  CHECK(error_text([&] {
-    (void)raw::matmul(Tensor::zeros({2, 2, 3}), Tensor::zeros({3, 3, 2}));
-  }) == "matmul: a is [2,2,3], b is [3,3,2]; batch extents 2 and 3 differ and neither is 1; reshape or expand one of "
-        "them");
-  const Tensor bias = Tensor::zeros({3});
-  CHECK(error_text([&] {
-    (void)raw::matmul(f32, Tensor::zeros({3, 2}), 1, &bias);
-  }) == "matmul: bias is [3]; [2] required");
-  CHECK(error_text([] {
-    (void)raw::reduce(Reduction::maximum, Tensor::zeros({2, 0}), {1}, false);
-  }) == "maximum: x is [2,0]; at least one element along each reduced axis is required; nothing has no maximum");
-  CHECK(error_text([&] {
-    (void)raw::reduce(Reduction::sum, f32, {0, -2}, false);
-  }) == "sum: x is [2,3], axis 0 given twice; each axis at most once is required");
-  CHECK(error_text([&] {
-    const Tensor dual = Tensor::zeros({1}, DType::dual);
-    kernels(Device::cpu()).unary_second(functions::Exp{}, {}, dual, dual, dual);
-  }) == "unary_second: dual given; the second derivative of a dual would need nested duals; use f64");
+TEST_CASE("errors of what no op's bad inputs try name the op and what was given, with the caller's line") {
+  const Tensor f32 = Tensor::zeros({2, 3}), i64 = Tensor::zeros({2, 3}, DType::i64), bias = Tensor::zeros({3}),
+               dual = Tensor::zeros({1}, DType::dual);
+  const std::pair<std::function<void()>, const char*> rows[] = {{[&] { (void)raw::add(i64, i64); }, "add: a is i64"},
+      {[&] { (void)raw::matmul(f32, Tensor::zeros({3})); }, "matmul: b is [3]"},
+      {[] {
+         (void)raw::matmul(Tensor::zeros({2, 2, 3}), Tensor::zeros({3, 3, 2}));
+       },
+          "batch extents 2 and 3"},
+      {[&] {
+         (void)raw::matmul(f32, Tensor::zeros({3, 2}), 1, &bias);
+       },
+          "bias is [3]; [2]"},
+      {[] {
+         (void)raw::reduce(Reduction::maximum, Tensor::zeros({2, 0}), {1}, false);
+       },
+          "maximum: x is [2,0]"},
+      {[&] {
+         (void)raw::reduce(Reduction::sum, f32, {0, -2}, false);
+       },
+          "axis 0 given"},
+      {[&] { kernels(Device::cpu()).unary_second(functions::Exp{}, {}, dual, dual, dual); }, "unary_second: dual"}};
+  for (const auto& [call, part] : rows) CHECK_MESSAGE(has(error_text(call), part), part);
   const Site here = Site::current();
   const CallSite site(here);
-  CHECK(error_text([&] { (void)raw::add(f32, f64); }) ==
+  CHECK(error_text([&] { (void)raw::add(f32, raw::cast(f32, DType::f64)); }) ==
         to_text("tensor.cpp:", here.line(), ": add: a is f32, b is f64; equal dtypes required; convert with cast"));
 }
 
@@ -239,56 +230,21 @@ TEST_CASE("beyond 2^31 elements indices are still right") {
   CHECK(raw::select(raw::reshape(large, {3, 1 << 15, 1 << 15}), 0, 2).at({(1 << 15) - 1, (1 << 15) - 1}) == 1);
 }
 
-TEST_CASE("printed: scalars are on one line") {
-  CHECK(to_string(Tensor::scalar(2.5)) == "tensor f32 [] cpu 2.5");
-  CHECK(to_string(Tensor::scalar(3, DType::i64)) == "tensor i64 [] cpu 3");
-  CHECK(to_string(Tensor::scalar(1, DType::boolean)) == "tensor bool [] cpu true");
-  CHECK(to_string(Tensor()) == "tensor undefined");
-}
-
-TEST_CASE("printed: rows are nested and aligned") {
-  CHECK(to_string(Tensor::of({1, -2.5, 1000000, 0.1, 3, 1e-7}, {2, 3})) ==
-        "tensor f32 [2,3] cpu\n"
-        "[[    1,  -2.5, 1e+06],\n"
-        " [  0.1,     3, 1e-07]]");
-  CHECK(to_string(Tensor::of({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}, DType::i32)) ==
-        "tensor i32 [2,2,2] cpu\n"
-        "[[[1, 2],\n"
-        "  [3, 4]],\n"
-        " [[5, 6],\n"
-        "  [7, 8]]]");
-}
-
-TEST_CASE("printed: views print what they show") {
-  CHECK(to_string(raw::transpose(Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3}))) ==
-        "tensor f32 [3,2] cpu\n"
-        "[[1, 4],\n"
-        " [2, 5],\n"
-        " [3, 6]]");
-}
-
-TEST_CASE("printed: NaN, infinities, negative zero, bools, duals and empty tensors") {
-  CHECK(to_string(Tensor::of({NAN, INFINITY, -INFINITY, -0.0}, {4})) == "tensor f32 [4] cpu\n[ nan,  inf, -inf,   -0]");
-  CHECK(to_string(Tensor::of({1, 0}, {2}, DType::boolean)) == "tensor bool [2] cpu\n[ true, false]");
-  CHECK(to_string(Tensor::zeros({2, 0})) == "tensor f32 [2,0] cpu\n[[],\n []]");
-  CHECK(to_string(Tensor::zeros({0})) == "tensor f32 [0] cpu\n[]");
-  const Tensor dual = Tensor::scalar(2, DType::dual);
+TEST_CASE("printed: nested rows, aligned; both ends of long axes; views, empty tensors and special numbers") {
+  const Tensor dual = Tensor::scalar(2, DType::dual), six = Tensor::of({1, -2.5, 1000000, 0.1, 3, 1e-7}, {2, 3});
   dual.data<Dual>()->tangent = -0.5;
-  CHECK(to_string(dual) == "tensor dual [] cpu 2-0.5e");
-}
-
-TEST_CASE("printed: long axes show both ends") {
-  CHECK(to_string(Tensor::arange(9)) == "tensor i64 [9] cpu\n[0, 1, 2, ..., 6, 7, 8]");
-  CHECK(to_string(Tensor::arange(8)) == "tensor i64 [8] cpu\n[0, 1, 2, 3, 4, 5, 6, 7]");
-  CHECK(to_string(raw::reshape(Tensor::arange(18), {9, 2})) ==
-        "tensor i64 [9,2] cpu\n"
-        "[[ 0,  1],\n"
-        " [ 2,  3],\n"
-        " [ 4,  5],\n"
-        " ...,\n"
-        " [12, 13],\n"
-        " [14, 15],\n"
-        " [16, 17]]");
+  const std::pair<Tensor, const char*> rows[] = {{Tensor::scalar(2.5), "tensor f32 [] cpu 2.5"},
+      {Tensor::scalar(1, DType::boolean), "tensor bool [] cpu true"}, {Tensor(), "tensor undefined"},
+      {dual, "tensor dual [] cpu 2-0.5e"},
+      {six, "tensor f32 [2,3] cpu\n[[    1,  -2.5, 1e+06],\n [  0.1,     3, 1e-07]]"},
+      {raw::transpose(Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3})), "tensor f32 [3,2] cpu\n[[1, 4],\n [2, 5],\n [3, 6]]"},
+      {raw::reshape(Tensor::arange(8, DType::i32), {2, 2, 2}),
+          "tensor i32 [2,2,2] cpu\n[[[0, 1],\n  [2, 3]],\n [[4, 5],\n  [6, 7]]]"},
+      {Tensor::of({NAN, INFINITY, -INFINITY, -0.0}, {4}), "tensor f32 [4] cpu\n[ nan,  inf, -inf,   -0]"},
+      {Tensor::zeros({2, 0}), "tensor f32 [2,0] cpu\n[[],\n []]"},
+      {Tensor::arange(9), "tensor i64 [9] cpu\n[0, 1, 2, ..., 6, 7, 8]"},
+      {Tensor::arange(8), "tensor i64 [8] cpu\n[0, 1, 2, 3, 4, 5, 6, 7]"}};
+  for (const auto& [tensor, text] : rows) CHECK(to_string(tensor) == text);
   const Tensor huge = raw::expand(Tensor::scalar(1), {1000000, 1000000});  // printing reads only what it shows
   CHECK(to_text(huge).size() < 300);
 }

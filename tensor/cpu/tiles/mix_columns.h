@@ -3,7 +3,7 @@
 //   hidden_d[c] = leaky(u[d, i-c] + sum_{x,t} W1[d x t] X_x[c + t - left])
 //   A_h[j]      = S_h[j] + B_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
 // X = [S, B], where B is the base's piecewise bias (FIRE), if it has one: a channel for each head after the scores.
-// rung_mix.h is the same for one query, in plain loops. The two convolutions are here; forward (mix_forward.h) and
+// cuda/ladder/mix_attention.cu is the same for one query, in plain loops. The two convolutions are here; forward (mix_forward.h) and
 // backward (mix_backward.h) run them on some columns at a time.
 // Numbers of some queries are stored as [head or hidden number, key, lane]. Adjacent keys are adjacent rows: a tap of
 // the convolution is the same product with a pointer one row further.

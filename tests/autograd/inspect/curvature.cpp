@@ -19,7 +19,7 @@ TEST_CASE("a Hessian times vectors: of a quadratic form, and across two inputs")
   // H_xx = a + 2 diag(y), H_xy = 2 diag(x), H_yy = 0
   CHECK(product[0].to_vector() == std::vector<double>{4 + 4, 1 + 4 - 4, 6 + 4});
   CHECK(product[1].to_vector() == std::vector<double>{2, 0, 2});
-  CHECK(message([&] { (void)hessian.times({x}); }) == "hessian: 1 tensors given; 2 required, one for each input");
+  CHECK(has(message([&] { (void)hessian.times({x}); }), "1 tensors given; 2"));
 }
 
 TEST_CASE("the eigenvalue of largest size has its sign, and its vector") {

@@ -150,9 +150,10 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
   const ExplainedGradient both = explain_gradient(tape, y, capture.place("scores"), {0, 0}, places);
   CHECK(both.terms.size() == 2);  // the gate, and the loss itself
   CHECK(std::abs(both.sum - both.gradient) < 1e-14);
-  CHECK(error_text([&] {
+  CHECK(has(error_text([&] {
     (void)explain_value(tape, capture.place("scores"), {2, 0}, places);
-  }).find("[2,0] given in scores, which is [2,4]; a position inside of it required") != std::string::npos);
+  }),
+      "[2,4]; a position"));
 }
 
 TEST_CASE("explained: what adds up to a number by accident leaves no operand out") {

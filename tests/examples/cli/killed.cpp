@@ -30,7 +30,6 @@ Progress progress(const std::string& folder) {
 
 // A fault for a run after this progress since its start, and its expected end.
 struct Fault {
-  std::string more;  // options of this start
   Progress after;
   std::function<void(RunningProgram&)> act;
   std::vector<int> codes;
@@ -62,21 +61,17 @@ void check_same_results(const std::string& folder, const std::string& whole) {
   CHECK(compared >= 2);
 }
 
-// Runs the command undisturbed, and again with one fault after another, then to its end. `resume` is the option that the
-// command needs if there is a checkpoint.
-void goes_on_to_the_same(const std::string& command, const std::string& resume, const std::vector<Fault>& faults,
-    const std::string& last = "") {
+// Runs the command undisturbed, and again with one fault after another, then to its end.
+void goes_on_to_the_same(const std::string& command, const std::vector<Fault>& faults) {
   CAPTURE(command);
   const Scratch scratch("killed");
   const std::string whole = scratch / "whole", out = scratch / "out";
   (void)done(command + " --out " + whole);
-  const auto goes_on = [&](const std::string& more) {
-    return command + more + " --out " + out + (newest_checkpoint(out).empty() ? "" : resume);
-  };
+  const auto goes_on = [&] { return command + " --out " + out + (newest_checkpoint(out).empty() ? "" : " --resume"); };
   std::vector<std::pair<std::string, fs::file_time_type>> kept;
   for (const Fault& fault : faults) {
     const Progress before = progress(out);
-    RunningProgram program(goes_on(fault.more));
+    RunningProgram program(goes_on());
     const bool came = soon([&] {
       const Progress now = progress(out);
       return now.steps >= before.steps + fault.after.steps && now.lines >= before.lines + fault.after.lines;
@@ -89,7 +84,7 @@ void goes_on_to_the_same(const std::string& command, const std::string& resume, 
     const std::string newest = newest_checkpoint(out);
     if (!newest.empty()) kept.emplace_back(newest, fs::last_write_time(newest));
   }
-  const Outcome end = ran(goes_on(last));
+  const Outcome end = ran(goes_on());
   REQUIRE_MESSAGE(end.code == 0, end.err);
   for (const auto& each : kept)  // it resumed there, not at the beginning
     CHECK_MESSAGE((fs::exists(each.first) && fs::last_write_time(each.first) == each.second), each.first);
@@ -102,15 +97,6 @@ const std::string flip_flop =
 
 }  // namespace
 
-TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
-  const Fault killed{" --threads 1", {.steps = 7}, sends(SIGKILL), {128 + SIGKILL}, ""};
-  Fault by_two = killed;
-  by_two.more = " --threads 2", by_two.after.steps = 42;
-  goes_on_to_the_same(
-      flip_flop + " --steps 300 --accumulate 3 --dropout 0.1 --save-every 7 --validate-every 10 --lr 1e-3", " --resume",
-      {killed, by_two, killed}, " --threads 2");
-}
-
 TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once; both go on to the same bits") {
   std::vector<Fault> faults;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
@@ -119,8 +105,8 @@ TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once;
       CHECK(soon([&] { return has(program.err(), "once more to stop at once"); }));
       program.signal(signal);
     };
-    faults.push_back({"", {.lines = 1}, sends(signal), {130}, saved});
-    faults.push_back({"", {.lines = 1}, twice, {130, 128 + signal}, ""});  // 130: it had saved before
+    faults.push_back({{.lines = 1}, sends(signal), {130}, saved});
+    faults.push_back({{.lines = 1}, twice, {130, 128 + signal}, ""});  // 130: it had saved before
   }
-  goes_on_to_the_same(flip_flop + " --steps 2000 --log-every 20 --save-every 100000 --threads 1", " --resume", faults);
+  goes_on_to_the_same(flip_flop + " --steps 2000 --log-every 20 --save-every 100000 --threads 1", faults);
 }

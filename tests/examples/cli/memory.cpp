@@ -1,4 +1,4 @@
-// Runs out of memory: too little address space from the start. For failures of single allocations see attack/allocations.py.
+// Runs out of memory: too little address space from the start. For failures of single allocations see tensor/device/allocator.cpp.
 #include "tests/support/programs.h"
 
 using namespace whence::test;

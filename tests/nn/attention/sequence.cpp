@@ -267,16 +267,14 @@ TEST_CASE("a mask is that of the facts: causal, padding, decoding, given by the 
 }
 
 TEST_CASE("facts that contradict each other are refused") {
-  CHECK(error_text([] {
-    (void)Sequence::padded(Tensor::ones({2, 3}));
-  }).starts_with("sequence: present is f32 [2,3]; "));
+  CHECK(has(error_text([] { (void)Sequence::padded(Tensor::ones({2, 3})); }), "is f32 [2,3]"));
   const std::string gap =
       "sequence: present has a gap at token 2 of sequence 1; tokens next to each other, padded on the "
       "left or the right, required";
   const Tensor present = Tensor::of({0, 0, 0, 0, 0, 0, 1, 0, 1, 0}, {2, 5}, DType::boolean);
   CHECK(error_text([&] { (void)Sequence::padded(present); }) == gap);
   CHECK(error_text([&] { (void)Sequence::continued(2, 3, 9, present); }) == gap);
-  CHECK(error_text([] { (void)Sequence::continued(4, 3, 6); }).starts_with("sequence: 4 tokens and 3 new ones with "));
+  CHECK(has(error_text([] { (void)Sequence::continued(4, 3, 6); }), "4 tokens and 3"));
 }
 
 TEST_CASE("a mask is made once for all copies of a sequence, and anew for other facts") {

@@ -132,9 +132,8 @@ TEST_CASE("a file has its new content or its old, never a part; what is no file 
   CHECK(entries(scratch) == 2);
   CHECK(
       error_text<InputError>([&] { write_file(absent, "x"); }) == absent + ": cannot write: No such file or directory");
-  CHECK_THROWS_WITH_AS(
-      (void)read_file(absent), doctest::Contains("cannot read: No such file or directory"), InputError);
-  CHECK_THROWS_WITH_AS((void)read_file(scratch.folder), doctest::Contains("not a regular file"), InputError);
+  CHECK_THROWS_WITH_AS((void)read_file(absent), doctest::Contains("cannot read:"), InputError);
+  CHECK_THROWS_WITH_AS((void)read_file(scratch.folder), doctest::Contains("regular file"), InputError);
 }
 
 TEST_CASE("a log is written to a file of ours alone: no link is followed, no pipe waited for") {

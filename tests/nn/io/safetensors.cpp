@@ -115,7 +115,7 @@ TEST_CASE("safetensors cut off at any length are refused") {
     CHECK(refusal(scratch / "cut", bytes.substr(0, length)).starts_with(scratch / "cut" + ": safetensors: "));
   }
   CHECK(refusal(scratch / "cut", bytes).empty());
-  CHECK(refusal(scratch / "cut", bytes + "x").find("nothing after the last tensor required") != std::string::npos);
+  CHECK(has(refusal(scratch / "cut", bytes + "x"), "nothing after"));
 }
 
 TEST_CASE("with any byte changed, safetensors by others are refused or well-formed") {
@@ -149,17 +149,17 @@ TEST_CASE("a header length beyond the file is refused before it is allocated") {
     CAPTURE(text);
     CHECK(refusal(scratch / "x", bytes).find(text) != std::string::npos);
   };
-  refuses("", "0 bytes; 8 bytes of header length and a header required");
+  refuses("", "0 bytes; 8 bytes");
   refuses(framed(2, ""), "8 bytes; 8 bytes");
-  refuses(framed(0, "{}"), "header length at byte 0 is 0; 2 or more required");
-  refuses(framed(7, "{}"), "header length at byte 0 is 7 but 2 bytes follow");
-  refuses(framed(1, "{}"), "2 or more required");
-  refuses(framed((1ull << 63) - 1, "{}"), "at most 100000000 required");
-  refuses(framed(~0ull, "{}"), "header length at byte 0 is 18446744073709551615; at most");
-  refuses(framed(100'000'001, "{}"), "at most 100000000 required");
-  refuses(framed(100'000'000, "{}"), "is the file cut off?");
-  refuses(framed(2, "[]"), "byte 8 does not open a JSON object");
-  refuses(framed(4, "{} x"), "no JSON, from its byte 4 on");
+  refuses(framed(0, "{}"), "byte 0 is 0; 2");
+  refuses(framed(7, "{}"), "0 is 7 but 2");
+  refuses(framed(1, "{}"), "2 or more");
+  refuses(framed((1ull << 63) - 1, "{}"), "at most 100000000");
+  refuses(framed(~0ull, "{}"), "byte 0 is 18446744073709551615");
+  refuses(framed(100'000'001, "{}"), "at most 100000000");
+  refuses(framed(100'000'000, "{}"), "file cut");
+  refuses(framed(2, "[]"), "byte 8 does");
+  refuses(framed(4, "{} x"), "its byte 4");
   refuses(framed(3, "{\"a"), "no JSON");
 }
 
@@ -173,36 +173,35 @@ TEST_CASE("headers of another form, and dimensions that are no counts, are refus
   };
   const std::string good = entry("[1]", "[0,4]");
   CHECK(refusal(scratch / "x", with_header("{\"x\":" + good + "}", 4)).empty());
-  refuses("{\"x\":" + good + ",\"x\":" + good + "}", "field 'x' given twice");
-  refuses(R"({"__metadata__":{},"__metadata__":{}})", "field '__metadata__' given twice", 0);
-  refuses(R"({"__metadata__":{"a":1}})", "__metadata__: field 'a' is 1; a text required", 0);
-  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", "field 'a' is an object; a text required", 0);
-  refuses(R"({"__metadata__":[]})", "'__metadata__' is a list; an object required", 0);
-  refuses(R"({"x":{"dtype":"F32","shape":[1]}})", "x: no field 'data_offsets'");
-  refuses(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})",
-      "field 'more' given; dtype, shape and data_offsets required");
-  refuses(R"({"x":null})", "'x' is null; an object");
-  refuses(R"({"x":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", "field 'dtype' is a list");
-  refuses(R"({"x":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", "field 'shape' is a whole number; a list");
-  refuses(R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "shape holds a list");
-  refuses(one("[true]", "[0,4]"), "shape holds true; whole numbers");
+  refuses("{\"x\":" + good + ",\"x\":" + good + "}", "field 'x'");
+  refuses(R"({"__metadata__":{},"__metadata__":{}})", "field '__metadata__'", 0);
+  refuses(R"({"__metadata__":{"a":1}})", "'a' is 1", 0);
+  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", "field 'a'", 0);
+  refuses(R"({"__metadata__":[]})", "'__metadata__' is", 0);
+  refuses(R"({"x":{"dtype":"F32","shape":[1]}})", "field 'data_offsets'");
+  refuses(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})", "field 'more'");
+  refuses(R"({"x":null})", "'x' is");
+  refuses(R"({"x":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", "field 'dtype'");
+  refuses(R"({"x":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", "field 'shape'");
+  refuses(R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "shape holds");
+  refuses(one("[true]", "[0,4]"), "shape holds");
   refuses(one("[-1]", "[0,4]"), "shape holds -1");
   refuses(one("[1.5]", "[0,4]"), "shape holds 1.5");
   refuses(one("[1e0]", "[0,4]"), "shape holds 1.0");
-  refuses(one("[18446744073709551616]", "[0,4]"), "shape holds 1.8446744073709552e+19");
+  refuses(one("[18446744073709551616]", "[0,4]"), "holds 1.8446744073709552e+19");
   refuses(one("[\"1\"]", "[0,4]"), "shape holds \"1\"");
   CHECK(refusal(scratch / "x", with_header(one("[]", "[0,4]"), 4)).empty());
-  refuses(one("[1]", "[0]"), "data_offsets of another length");
-  refuses(one("[1]", "[0,4,8]"), "data_offsets has more numbers");
-  refuses(one("[1,1,1,1,1,1,1]", "[0,4]"), "shape has more numbers; at most 6 required");
+  refuses(one("[1]", "[0]"), "another length");
+  refuses(one("[1]", "[0,4,8]"), "data_offsets has");
+  refuses(one("[1,1,1,1,1,1,1]", "[0,4]"), "shape has");
   refuses("{\"\xFF\":" + good + "}", "no JSON");
-  refuses("{\"x\":" + good + "}" + std::string("\0garbage", 8), "header: holds a NUL at byte ");
-  refuses(R"({"a\u0000b":)" + good + "}", "a tensor is called 'a?b'; a name without NUL and ../ required");
-  refuses(R"({"../x":)" + good + "}", "a tensor is called '../x'");
-  refuses(one("[1]", "[0,4]", std::string(10'000'000, 'A')), "has dtype 'AAAA");
+  refuses("{\"x\":" + good + "}" + std::string("\0garbage", 8), "header: holds");
+  refuses(R"({"a\u0000b":)" + good + "}", "called 'a?b'");
+  refuses(R"({"../x":)" + good + "}", "called '../x'");
+  refuses(one("[1]", "[0,4]", std::string(10'000'000, 'A')), "dtype 'AAAA");
   std::string deep = R"({"x":)";
   for (int i = 0; i < 1'000'000; ++i) deep += R"({"a":)";
-  refuses(deep, "field 'a' given; dtype");
+  refuses(deep, "field 'a'");
 }
 
 TEST_CASE("a header of a million names is answered within a second, in one line of 500 characters at most") {
@@ -211,7 +210,7 @@ TEST_CASE("a header of a million names is answered within a second, in one line 
   for (int i = 0; i < 1'000'000; ++i) json += to_text(i ? "," : "", "\"", std::string(40, 'n'), i, "\":0");
   std::string message;
   CHECK(seconds([&] { message = refusal(scratch / "x", with_header(json + "}")); }) < 1);
-  CHECK(message.find("is 0; an object required") != std::string::npos);
+  CHECK(has(message, "0; an object"));
   json = "{";
   for (int i = 0; i < 50'000; ++i) json += to_text(i ? "," : "", "\"", i, "\":", entry("[0]", "[0,0]"));
   write_bytes(scratch / "x", with_header(json + "}"));
@@ -238,7 +237,7 @@ TEST_CASE("the seal is what anyone can compute, and notices every flipped bit an
   CHECK(read_safetensors(path).seal == seal);
   CHECK(read_safetensors(path).metadata == content.metadata);
   content.metadata.emplace("whence.seal", seal);
-  CHECK_THROWS_WITH_AS(write_safetensors(path, content), doctest::Contains("metadata whence.seal given"), Error);
+  CHECK_THROWS_WITH_AS(write_safetensors(path, content), doctest::Contains("metadata whence.seal"), Error);
   CHECK(text_of(path) == bytes);
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     const FlippedBit flipped(path, bit);
@@ -256,7 +255,7 @@ TEST_CASE("the seal is what anyone can compute, and notices every flipped bit an
   REQUIRE(accepted.notes.size() == 1);
   CHECK(accepted.notes[0] == message.substr(0, message.find("; restore it")) + "; it is used all the same");
   write_bytes(scratch / "cut", bytes.substr(0, bytes.size() - 1));
-  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "cut"), doctest::Contains("is the file cut off?"),
+  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "cut"), doctest::Contains("file cut"),
       FileError);  // no form, no numbers
 }
 
@@ -268,25 +267,24 @@ TEST_CASE("shapes that overflow, and data that overlap or leave holes, are refus
     CAPTURE(message);
     CHECK(message.find(text) != std::string::npos);
   };
-  refuses(one("[4294967296,4294967296]", "[0,0]"), 0, "overflow at extent 4294967296");
-  refuses(one("[4611686018427387904,8]", "[0,0]"), 0, "overflow at extent");
-  refuses(one("[4611686018427387904,8,0]", "[0,0]"), 0, "overflow at extent");
-  refuses(one("[0,4611686018427387904,8]", "[0,0]"), 0, "overflow at extent");
-  refuses(one("[18446744073709551615]", "[0,0]"), 0, "shape holds 18446744073709551615; whole numbers from 0");
-  refuses(one("[2]", "[0,4]"), 4, "has 4 bytes; 8 required by F32 [2]");
-  refuses(one("[0]", "[0,4]"), 4, "has 4 bytes; 0 required");
-  refuses(one("[1]", "[0,4]"), 8, "end at 4 of 8 data bytes");
-  refuses(one("[1]", "[4,8]"), 8, "begins at 4 where the data before it ends at 0");
-  refuses(one("[1]", "[4,0]"), 4, "lies from 4 to 0");
+  refuses(one("[4294967296,4294967296]", "[0,0]"), 0, "at extent 4294967296");
+  refuses(one("[4611686018427387904,8]", "[0,0]"), 0, "overflow at");
+  refuses(one("[4611686018427387904,8,0]", "[0,0]"), 0, "overflow at");
+  refuses(one("[0,4611686018427387904,8]", "[0,0]"), 0, "overflow at");
+  refuses(one("[18446744073709551615]", "[0,0]"), 0, "shape holds 18446744073709551615");
+  refuses(one("[2]", "[0,4]"), 4, "has 4 bytes; 8");
+  refuses(one("[0]", "[0,4]"), 4, "has 4 bytes; 0");
+  refuses(one("[1]", "[0,4]"), 8, "4 of 8 data");
+  refuses(one("[1]", "[4,8]"), 8, "begins at 4");
+  refuses(one("[1]", "[4,0]"), 4, "from 4 to 0");
   refuses(one("[1]", "[0,4]"), 0, "begin <= end <= 0");
   refuses(one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "data_offsets holds 18446744073709551612");
-  refuses("{\"a\":" + entry("[2]", "[0,8]") + ",\"b\":" + entry("[2]", "[4,12]") + "}", 12,
-      "tensor 'b' begins at 4 where the data before it");
-  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[0,4]") + "}", 4, "neither hole nor overlap");
-  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[8,12]") + "}", 12, "neither hole nor overlap");
-  refuses(one("[1]", "[0,1]", "U8"), 1, "tensor 'x' has dtype 'U8'; F16, BF16, F32, F64, I32, I64 or BOOL required");
+  refuses("{\"a\":" + entry("[2]", "[0,8]") + ",\"b\":" + entry("[2]", "[4,12]") + "}", 12, "begins at 4");
+  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[0,4]") + "}", 4, "neither hole");
+  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[8,12]") + "}", 12, "neither hole");
+  refuses(one("[1]", "[0,1]", "U8"), 1, "'U8'; F16");
   write_bytes(scratch / "x", framed(one("[2]", "[0,2]", "BOOL").size(), one("[2]", "[0,2]", "BOOL") + "\x01\x07"));
-  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "x"), doctest::Contains("holds 7 at element 1"), FileError);
+  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "x"), doctest::Contains("7 at element 1"), FileError);
   const std::string empties =
       "{\"b\":" + entry("[1]", "[0,4]") + ",\"a\":" + entry("[0]", "[4,4]") + ",\"c\":" + entry("[3,0]", "[0,0]") + "}";
   write_bytes(scratch / "x", with_header(empties, 4));
@@ -302,16 +300,14 @@ TEST_CASE("other formats are named, and only regular files are read") {
     CHECK(refusal(scratch / "x", bytes).find(text) != std::string::npos);
   };
   const std::string rest(64, '\x11');
-  refuses("PK\x03\x04" + rest, "a zip archive, as torch.save writes");
-  refuses("\x80\x02}q" + rest, "a Python pickle");
-  refuses("GGUF" + rest, "a GGUF file");
-  refuses("\x89HDF\r\n\x1a\n" + rest, "an HDF5 file");
-  CHECK_THROWS_WITH_AS(
-      (void)read_safetensors(scratch.folder.string()), doctest::Contains("not a regular file"), SystemError);
-  CHECK_THROWS_WITH_AS((void)read_safetensors("/dev/zero"), doctest::Contains("not a regular file"), SystemError);
-  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "missing"), doctest::Contains("No such file"), SystemError);
+  refuses("PK\x03\x04" + rest, "zip archive");
+  refuses("\x80\x02}q" + rest, "Python pickle");
+  refuses("GGUF" + rest, "GGUF file");
+  refuses("\x89HDF\r\n\x1a\n" + rest, "HDF5 file");
   REQUIRE(mkfifo((scratch / "pipe").c_str(), 0600) == 0);
-  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "pipe"), doctest::Contains("not a regular file"), SystemError);
+  for (const std::string& path :
+      {scratch.folder.string(), std::string("/dev/zero"), scratch / "missing", scratch / "pipe"})
+    CHECK_THROWS_WITH_AS((void)read_safetensors(path), doctest::Contains(path.c_str()), SystemError);
 }
 
 TEST_CASE("a write that fails leaves the old file and nothing else") {
@@ -319,20 +315,11 @@ TEST_CASE("a write that fails leaves the old file and nothing else") {
   write_safetensors(scratch / "a", small_file());
   const std::string before = text_of(scratch / "a");
   const Tensor x = Tensor::ones({2});
-  CHECK_THROWS_WITH_AS(
-      write_safetensors(scratch / "a", {{{"x", x}, {"x", x}}, {}}), doctest::Contains("'x' given twice"), Error);
-  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"__metadata__", x}}, {}}),
-      doctest::Contains("'__metadata__' given twice"), Error);
-  CHECK_THROWS_WITH_AS(
-      write_safetensors(scratch / "a", {{{"\xFF", x}}, {}}), doctest::Contains("UTF-8 required"), Error);
-  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"x", Tensor::zeros({1}, DType::dual)}}, {}}),
-      doctest::Contains("no name for"), Error);
-  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "no/such/folder", small_file()),
-      doctest::Contains("No such file or directory"), InputError);
-  CHECK_THROWS_WITH_AS(
-      write_safetensors("/dev/null", small_file()), doctest::Contains("not a regular file"), InputError);
-  CHECK_THROWS_WITH_AS(
-      write_safetensors(scratch.folder.string(), small_file()), doctest::Contains("not a regular file"), InputError);
+  for (const auto& tensors : std::vector<NamedTensors>{
+           {{"x", x}, {"x", x}}, {{"__metadata__", x}}, {{"\xFF", x}}, {{"x", Tensor::zeros({1}, DType::dual)}}})
+    CHECK_THROWS_AS(write_safetensors(scratch / "a", {tensors, {}}), Error);
+  for (const std::string& path : {scratch / "no/such/folder", std::string("/dev/null"), scratch.folder.string()})
+    CHECK_THROWS_AS(write_safetensors(path, small_file()), InputError);
   CHECK(text_of(scratch / "a") == before);
   CHECK(std::distance(fs::directory_iterator(scratch.folder), fs::directory_iterator()) == 1);
 }

@@ -54,5 +54,5 @@ TEST_CASE("dropout keeps the mean, drops its share, and its gradient has the sam
 
 TEST_CASE("probabilities that are none are refused") {
   for (const double p : {-0.1, 1.0, 1.5, std::nan("")})
-    CHECK_THROWS_WITH_AS(Dropout{p}, doctest::Contains("given; at least 0 and less than 1 required"), InputError);
+    CHECK_THROWS_WITH_AS(Dropout{p}, doctest::Contains("less than 1"), InputError);
 }

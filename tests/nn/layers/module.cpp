@@ -46,14 +46,14 @@ TEST_CASE("module: paths of a whole subtree, own parameters first, in order of r
 
 TEST_CASE("module: names are checked") {
   Registers module;
-  CHECK_THROWS_WITH_AS(module.take(""), doctest::Contains("an empty name"), Error);
+  CHECK_THROWS_WITH_AS(module.take(""), doctest::Contains("empty name"), Error);
   CHECK_THROWS_WITH_AS(module.take("a.b"), doctest::Contains("without dots"), Error);
   module.take("a");
-  CHECK_THROWS_WITH_AS(module.take("a"), doctest::Contains("'a' given twice"), Error);
-  CHECK_THROWS_WITH_AS(module.adopt("a", module.one), doctest::Contains("'a' given twice"), Error);
+  CHECK_THROWS_WITH_AS(module.take("a"), doctest::Contains("'a' given"), Error);
+  CHECK_THROWS_WITH_AS(module.adopt("a", module.one), doctest::Contains("'a' given"), Error);
   module.adopt("one", module.one);
-  CHECK_THROWS_WITH_AS(module.adopt("again", module.one), doctest::Contains("without a parent"), Error);
-  CHECK_THROWS_WITH_AS(module.adopt("self", module), doctest::Contains("a tree required"), Error);
+  CHECK_THROWS_WITH_AS(module.adopt("again", module.one), doctest::Contains("without a"), Error);
+  CHECK_THROWS_WITH_AS(module.adopt("self", module), doctest::Contains("a tree"), Error);
   CHECK(paths_of(module) == std::vector<std::string>{"a", "one.weight", "one.bias"});
 }
 
@@ -106,6 +106,7 @@ TEST_CASE("init: moments, bounds and texts") {
   for (const double value : Init::fan_in(16).draw({1000}, stream).to_vector()) REQUIRE(std::abs(value) <= 0.25);
   CHECK(Init::fan_in(16).text() == "uniform(-0.25, 0.25)");
   CHECK(Init::normal(0, 0.02).text() == "normal(0, 0.02)");
+  CHECK(inits_of(Initialisation::gpt2, 8, 32, 2).mlp_out.text() == "normal(0, 0.01)");  // 0.02 / sqrt(2 layers * 2)
   CHECK(Init::zeros().text() == "zeros");
   CHECK(Init::constant(0.5).text() == "constant(0.5)");
   CHECK_THROWS_WITH_AS(static_cast<void>(Init::normal(0, -1)), doctest::Contains("deviation -1"), Error);
@@ -125,12 +126,12 @@ TEST_CASE("module: casting keeps handles, gradients and training alive") {
   backward(sum(layer(Tensor::of({3, 5}, {1, 2}, DType::f64))));
   CHECK(gradient(weight).dtype() == DType::f64);
   CHECK(gradient(weight).to_vector() == std::vector<double>{3, 5});
-  CHECK_THROWS_WITH_AS(layer.to(DType::i64), doctest::Contains("floating dtype required"), Error);
+  CHECK_THROWS_WITH_AS(layer.to(DType::i64), doctest::Contains("floating dtype"), Error);
 }
 
 TEST_CASE("module: freezing what is not there is refused") {
   Stack stack;
-  CHECK_THROWS_WITH_AS(stack.freeze("blocks.7.*"), doctest::Contains("no parameter matches 'blocks.7.*'"), Error);
+  CHECK_THROWS_WITH_AS(stack.freeze("blocks.7.*"), doctest::Contains("matches 'blocks.7.*'"), Error);
 }
 
 TEST_CASE("mlp: each activation, and its probe") {
@@ -148,9 +149,8 @@ TEST_CASE("mlp: each activation, and its probe") {
     CHECK(distance(capture["hidden"].value(), expected) < 1e-6);
     CHECK(activation_of(to_string(activation)) == activation);
   }
-  CHECK_THROWS_WITH_AS(static_cast<void>(activation_of("gleu")),
-      doctest::Contains("'gleu' given; gelu, gelu_erf, relu or swiglu required"), InputError);
-  CHECK_THROWS_WITH_AS(MLP({.dim = 2}), doctest::Contains("Linear: 2 inputs and 0 outputs given"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(activation_of("gleu")), doctest::Contains("'gleu' given"), InputError);
+  CHECK_THROWS_WITH_AS(MLP({.dim = 2}), doctest::Contains("2 inputs and 0"), Error);
 }
 
 TEST_CASE("schedule: warm-up, then constant, linear, cosine, or linear at the end") {
@@ -179,23 +179,22 @@ TEST_CASE("schedule: warm-up, then constant, linear, cosine, or linear at the en
   CHECK(falls_at_once(7) == doctest::Approx(2 / 3.0));
   const Schedule all_warm_up({.peak = 1, .steps = 4, .warm_up = 4, .decay = Decay::linear});
   CHECK(all_warm_up(4) == 1);
-  CHECK_THROWS_WITH_AS(static_cast<void>(constant(0)), doctest::Contains("step 0 given; steps count from 1"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(constant(0)), doctest::Contains("step 0 given"), Error);
 }
 
 TEST_CASE("schedule: options out of range or without effect are refused") {
   const auto refuses = [](const ScheduleOptions& options, const char* text) {
     CHECK_THROWS_WITH_AS(Schedule{options}, doctest::Contains(text), InputError);
   };
-  refuses({.peak = std::nan(""), .steps = 1}, "learning rate nan");
+  refuses({.peak = std::nan(""), .steps = 1}, "learning rate");
   refuses({.peak = 0, .steps = 1}, "learning rate 0");
   refuses({.peak = 1, .steps = 0}, "0 steps");
   refuses({.peak = 1, .steps = 5, .warm_up = 6}, "6 warm-up steps");
   refuses({.peak = 1, .steps = 5, .decay = Decay::linear, .floor = 2}, "floor 2");
   refuses({.peak = 1, .steps = 5, .floor = 0.5}, "no effect");
-  refuses({.peak = 1, .steps = 5, .decay = Decay::wsd, .decay_share = 0}, "a share of 0");
-  refuses({.peak = 1, .steps = 5, .decay = Decay::wsd, .decay_share = 1.5}, "a share of 1.5");
+  refuses({.peak = 1, .steps = 5, .decay = Decay::wsd, .decay_share = 0}, "share of 0");
+  refuses({.peak = 1, .steps = 5, .decay = Decay::wsd, .decay_share = 1.5}, "share of 1.5");
   CHECK(decay_of("cosine") == Decay::cosine);
   CHECK(decay_of(to_string(Decay::wsd)) == Decay::wsd);
-  CHECK_THROWS_WITH_AS(static_cast<void>(decay_of("cosinus")),
-      doctest::Contains("'cosinus' given; constant, linear, cosine or wsd required"), InputError);
+  CHECK_THROWS_WITH_AS(static_cast<void>(decay_of("cosinus")), doctest::Contains("'cosinus' given"), InputError);
 }

@@ -65,7 +65,7 @@ TEST_CASE(
 TEST_CASE("adaptive: decoding without tril is refused, as rows would need keys that are yet to come") {
   const auto leaking = random_decoder(small("cdape(alibi, width=3, tril=no)"));
   Decoding decoding(*leaking, 12);
-  CHECK(error_text([&] { (void)decoding(random_tokens(1, 3, 5)); }).find("tril=no in decoding") != std::string::npos);
+  CHECK(has(error_text([&] { (void)decoding(random_tokens(1, 3, 5)); }), "tril=no in"));
 }
 
 TEST_CASE("adaptive: a longer run leaves rows of faithful CDAPE as they were, but the last k/2") {
@@ -125,8 +125,7 @@ TEST_CASE("adaptive: without tril every base's bias above the diagonal is that o
 TEST_CASE("adaptive: CDAPE refuses a mask per head, DAPE takes one") {
   AttendInputs inputs = random_inputs(5);
   inputs.sequence.given_mask = raw::copy(raw::expand(inputs.sequence.mask(), {1, 2, 5, 5}));
-  CHECK_THROWS_WITH_AS((void)Bare("cdape(alibi)").output(inputs),
-      doctest::Contains("cdape: a mask of [1,2,5,5] given; one for all heads, [1|b 1 i j], required"), InputError);
+  CHECK_THROWS_WITH_AS((void)Bare("cdape(alibi)").output(inputs), doctest::Contains("heads, [1|b 1"), InputError);
   CHECK(distance(Bare("dape(alibi)").output(inputs).detach(), Bare("dape(alibi)").output(random_inputs(5)).detach()) ==
         0);
 }

@@ -51,7 +51,7 @@ TEST_CASE("training step: a model without a parameter that trains is refused") {
   struct Empty final : Module {
   } model;
   MixedPrecision precision(model, DType::f32, AdamOptions{});
-  CHECK_THROWS_WITH_AS(TrainingStep(precision, {}, {}), doctest::Contains("every parameter is frozen"), InputError);
+  CHECK_THROWS_WITH_AS(TrainingStep(precision, {}, {}), doctest::Contains("every parameter"), InputError);
 }
 
 TEST_CASE("training step: one that runs out of memory does not count, recorded or not") {

@@ -115,7 +115,7 @@ TEST_CASE("ranks: who started us, from the variables of launchers") {
     CHECK(launch.local_size == one.local_size);
   }
   const auto refusal = [&](const Variables& given) { return error_text([&] { (void)found(given); }); };
-  CHECK(refusal(torchrun).find("torchrun started 8 of them; mpirun or srun required") != std::string::npos);
+  CHECK(has(refusal(torchrun), "torchrun started 8"));
   CHECK(refusal(with(torchrun, {{"WORLD_SIZE", "two"}})).find("WORLD_SIZE='two'") != std::string::npos);
   CHECK(refusal({{"PMI_SIZE", "3"}}).find("3 given; 1, 2, 4, 8") != std::string::npos);
 }

@@ -62,7 +62,7 @@ TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite 
     largest = std::isfinite(number) ? std::max(largest, std::fabs(number)) : std::numeric_limits<double>::infinity();
   CHECK(largest < 10);
   CHECK_THROWS_WITH_AS((void)Bare("xpos(scale_base=64)", 1, 4).output(far, Executor::tiled),
-      doctest::Contains("8191 apart in f32"), InputError);
+      doctest::Contains("8191 apart in"), InputError);
 }
 
 TEST_CASE("later: xpos counts from the middle of each sequence, whatever else is in the batch") {
@@ -92,8 +92,7 @@ TEST_CASE("later: rope without a rotated pair is none, and claims to read no pos
   const Bare still("rope(keep=0)");
   CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);
   CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // 0.4 of two pairs is none
-  CHECK_THROWS_WITH_AS(
-      Bare("interpolated(rope(keep=0), factor=2)"), doctest::Contains("reads no positions"), InputError);
+  CHECK_THROWS_WITH_AS(Bare("interpolated(rope(keep=0), factor=2)"), doctest::Contains("reads no"), InputError);
 }
 
 TEST_CASE("later: the length that dynamic and longrope follow is a number of tokens, wherever their positions begin") {
@@ -117,7 +116,6 @@ TEST_CASE("later: qk_norm bounds scores, makes lengths of no account, and is not
   for (const double logit : bounded.logits(longer).to_vector()) CHECK(std::fabs(logit) <= 2);  // sqrt(d)
   // A rotation does not change lengths.
   CHECK(distance(bounded.logits(inputs), Bare("rope + qk_norm(weight=none)").logits(inputs)) < 1e-12);
-  CHECK_THROWS_WITH_AS(Bare("rope + qk_norm"), doctest::Contains("learned weights behind a rotation"), InputError);
-  CHECK_THROWS_WITH_AS(
-      Bare("rope + qk_norm(weight=none) + yarn"), doctest::Contains("another scheme that rotates"), InputError);
+  CHECK_THROWS_WITH_AS(Bare("rope + qk_norm"), doctest::Contains("learned weights"), InputError);
+  CHECK_THROWS_WITH_AS(Bare("rope + qk_norm(weight=none) + yarn"), doctest::Contains("another scheme"), InputError);
 }
