@@ -267,7 +267,7 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     machines, dates, programs, texts = ("; ".join(sorted({*each} - {""})) for each in (
         facts.machine + ", " + facts.vectors, facts.date.str[:10], facts.program, facts.text))
     page = (f"{page_head()}Machine: {machines}.\nDate: {dates}.\nProgram: {programs}.\nTexts: {texts}.\nTimes are for all runs of a table on two "
-            "idle cores. Runs that two tables share count in both, but were trained once.\n\n")
+            "cores. Runs that two tables share count in both, but were trained once.\n\n")
     page += markdown("paper | tables and figures | trained and compared | computed | not made | comparisons | hold | do not | "
                      "not decided at this size | two cores", [
         [papers.titles[paper], len(names), *(len(of(names, kind)) for kind in KINDS), *counts.loc[names].sum(),
