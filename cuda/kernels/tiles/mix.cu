@@ -96,8 +96,8 @@ template <class T> struct Given {
         within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
         within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
         x[At::mix_input].numel(), x[At::mix_output].numel()};
-    u = Tensor::empty({body.of_u()}, dtype_of<M>, query.device());
-    terms = Tensor::empty({body.numbers() - body.of_u()}, dtype_of<C>, query.device());
+    u = Tensor::empty({1, body.of_u()}, dtype_of<M>, query.device());
+    terms = Tensor::empty({1, body.numbers() - body.of_u()}, dtype_of<C>, query.device());
     body.u = global<M>(u), body.table = global<C>(terms);
     launch_kernel(body, {.blocks = blocks_for(body.numbers(), body.threads)});
     mix.u = global<const M>(u), mix.table = global<const C>(terms);
