@@ -293,7 +293,7 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
             page += f"- {name}: {table.what}. {table.note} " + (f"![{table.what}]({figure})" if figure.endswith("g") else figure) + "\n"
             lines = "<details><summary>what it prints</summary>", "", "```", *record.printed, "```", "", "</details>"
             page += "\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines) + "\n" if record.printed else ""
-        page += "".join(f"\nNot recorded since its rows changed: {name}, {papers.tables[name].what}.\n"
+        page += "".join(f"\nNot recorded yet: {name}, {papers.tables[name].what}.\n"
                         for name in names if papers.tables[name].kind != "not made" and not kept[name])
         page += "".join(f"\nNot made: {name}, {papers.tables[name].what}. {papers.tables[name].note}\n" for name in missing)
     return page

@@ -96,6 +96,7 @@ template <class T> struct Given {
         within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
         within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
         x[At::mix_input].numel(), x[At::mix_output].numel()};
+    // One row each: nvcc's host pass takes the braces off a list of one number in a template.
     u = Tensor::empty({1, body.of_u()}, dtype_of<M>, query.device());
     terms = Tensor::empty({1, body.numbers() - body.of_u()}, dtype_of<C>, query.device());
     body.u = global<M>(u), body.table = global<C>(terms);

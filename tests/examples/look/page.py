@@ -228,7 +228,7 @@ def check_story(browser, path, data):
     """Its claim, its steps, the other answers of the sequence, and the heads that are silenced."""
     browser.open(path)
     assert [title.split(". ")[1] for title in browser.texts("h2") if ". " in title] == [
-        "Which tokens this head counts", "cope: position_logit by position", "How it learns", "Where its gradient comes from", "Why it dies"], browser.texts("h2")
+        "Which tokens this head counts", "cope: position_logit by position", "How it learns", "Where its gradient comes from", "Why a gradient dies"], browser.texts("h2")
     asked = data["predictions"][data["knob"]["i"]]
     assert asked["likeliest"][0][0] in browser.texts(".claim b")[0] and f"After {data['knob']['i']} " in browser.texts(".claim")[0]
     check_words(browser, data)

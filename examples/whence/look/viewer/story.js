@@ -47,7 +47,7 @@ function silenced_words() {
   if (!own || state.run !== "this") return "";
   const misled = at_knob() && Math.max(...knob().stops.map(({ real }) => real)) > 10 * Math.abs(own.real);
   return [` Without this head, its output set to 0, the loss changes by ${signed(own.real)}. `,
-    misled ? "Misled by the number above, it does more harm than when it is missing." : ""];
+    misled ? "Moving the number above can change the loss more than removing the whole head." : ""];
 }
 
 const counts = {
@@ -126,7 +126,7 @@ function zero_here() {
 }
 const zero = {
   wants: zero_here,
-  title: () => "Why it dies",
+  title: () => "Why a gradient dies",
   tells() {
     const { quantity, kind, text, change, count, pairs, place, vanishing } = zero_here();
     return [`dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ", token_name(place.j),
