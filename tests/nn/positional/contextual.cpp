@@ -17,37 +17,32 @@ TEST_CASE("contextual: CoPE without a table is no position; z_scale multiplies a
   CHECK(distance(cope.logits(inputs), Bare("none").logits(inputs)) == 0);
 }
 
-TEST_CASE("contextual: what slopes and a network per head add to the scores, by hand from the positions") {
+TEST_CASE("contextual: fixed slopes are learned ones with these numbers") {
   const AttendInputs inputs = random_inputs(6);
-  // f(head, position of the pair) is the scheme's bias.
-  const auto check = [&](const std::string& text, const std::function<double(const Bare&, index_t, double)>& f) {
+  const Bare learned("cope_alibi(slopes=learned)");
+  const std::tuple<const char*, double, double> rows[] = {{"cope_alibi", 0x1p-4, 0x1p-8},  // 2^(-8(h+1)/2)
+      {"cope_alibi(slopes=halving)", 1, 0.5}, {"cope_alibi(slopes=halving, first=0.25, sign=plus)", -0.25, -0.125}};
+  for (const auto& [text, first, second] : rows) {
+    learned.set("slopes", Tensor::of({first, second}, {2}, DType::f64));
+    CHECK_MESSAGE(distance(Bare(text).logits(inputs), learned.logits(inputs)) < 1e-13, text);
+  }
+}
+
+TEST_CASE("contextual: what a network per head adds to the scores, by hand from the positions") {
+  const AttendInputs inputs = random_inputs(6);
+  for (const auto& [text, factor] : {std::pair{"cope_mlp(width=3, output=head)", 1.0},
+           {"cope_mlp(width=3, output=head, z_scale=head)", 0.5}}) {  // 1 / sqrt(d)
     CAPTURE(text);
     const Bare scheme(text);
-    const Capture capture("*positions", "*position_logit");
+    const Capture capture("positions", "position_logit");
     (void)scheme.output(inputs);
-    const Tensor p = capture["positions"].value(), added = capture["position_logit"].value();
+    const Tensor p = unsqueeze(capture["positions"].value(), -1);
+    const Tensor hidden = relu(linear(p, scheme["hidden.weight"], scheme["hidden.bias"]));
+    const Tensor by_head = linear(hidden, scheme["output.weight"], scheme["output.bias"]) * factor;  // [b h i j h]
     for (index_t h = 0; h < 2; ++h)
-      for (index_t i = 0; i < 6; ++i)
-        for (index_t j = 0; j <= i; ++j)
-          CHECK(std::fabs(added.at({0, h, i, j}) - f(scheme, h, p.at({0, h, i, j}))) < 1e-13);
-  };
-  const auto slope = [](double first, double ratio) {
-    return [=](const Bare&, index_t h, double p) { return first * std::pow(ratio, static_cast<double>(h)) * p; };
-  };
-  check("cope_alibi", slope(-0x1p-4, 0x1p-4));  // 2^(-8(h+1)/2)
-  check("cope_alibi(slopes=halving)", slope(-1, 0.5));
-  check("cope_alibi(slopes=halving, first=0.25, sign=plus)", slope(0.25, 0.5));
-  const auto network = [](double factor) {  // W2[h] relu(w1 p + b1) + b2[h]
-    return [=](const Bare& scheme, index_t h, double p) {
-      double y = scheme["output.bias"].at({h});
-      for (index_t n = 0; n < 3; ++n)
-        y += scheme["output.weight"].at({h, n}) *
-             std::max(0.0, scheme["hidden.weight"].at({n, 0}) * p + scheme["hidden.bias"].at({n}));
-      return factor * y;
-    };
-  };
-  check("cope_mlp(width=3, output=head)", network(1));
-  check("cope_mlp(width=3, output=head, z_scale=head)", network(0.5));  // 1 / sqrt(d)
+      CHECK(distance(inputs.sequence.masked(slice(select(by_head, -1, h), 1, h, h + 1)),
+                inputs.sequence.masked(slice(capture["position_logit"].value(), 1, h, h + 1))) < 1e-13);
+  }
 }
 
 TEST_CASE("contextual: positions are counted in 32 bits where the model has 16") {

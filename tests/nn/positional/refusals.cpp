@@ -36,7 +36,8 @@ TEST_CASE("schemes: what would have no effect or no meaning is refused by what w
       {"rope(scaling=llama3, long_factor=2)", ": long_factor given"},
       {"rope(scaling=llama3, low_freq_factor=4)", "low_freq_factor 4"},
       {"rope(scaling=longrope, short_factor=1:2:3)", "of 3 numbers"},
-      {"rope(scaling=longrope, original=1)", "original 1"}};
+      {"rope(scaling=longrope, original=1)", "original 1"}, {"rope", "width 3", 4, 3},
+      {"rope(width=6)", "width 6", 4, 4}, {"sinusoidal", "dim 3", 1, 3}};
   for (const Row& row : rows) {
     const std::string said = error_text<InputError>([&] { (void)Bare(row.text, row.heads, row.head_dim, row.length); });
     CHECK_MESSAGE(has(said, row.part), row.text, ": ", said);
@@ -44,9 +45,14 @@ TEST_CASE("schemes: what would have no effect or no meaning is refused by what w
 }
 
 TEST_CASE("schemes: inputs that do not fit are refused by what was given") {
-  AttendInputs bare = random_inputs(4), between = bare, by_head = bare,
-               far = random_inputs(8192, Sequence::run(8192), 1, 1, 2);
-  bare.x = far.x = {};
+  AttendInputs bare = random_inputs(4), between = bare, by_head = bare;
+  const Shape long_run{1, 1, 8192, 4};
+  const AttendInputs far{.x = {},
+      .query = normal(long_run, 1, DType::f32),
+      .key = normal(long_run, 2, DType::f32),
+      .value = normal(long_run, 3, DType::f32),
+      .sequence = Sequence::run(8192)};
+  bare.x = {};
   between.sequence.positions.query = between.sequence.positions.query * 0.5;
   by_head.sequence.given_mask = raw::copy(raw::expand(bare.sequence.mask(), {1, 2, 4, 4}));
   const auto check = [](const Bare& scheme, const AttendInputs& inputs, const char* part, bool of_input = false) {
@@ -58,7 +64,7 @@ TEST_CASE("schemes: inputs that do not fit are refused by what was given") {
   for (const char* text : {"shaw", "relative"}) check(Bare(text), between, "whole distances");
   check(Bare("relative"), random_inputs(4, Sequence::run(4, false)), "use shaw");
   check(Bare("cdape(alibi)"), by_head, "heads, [1|b 1", true);
-  check(Bare("xpos(scale_base=64)", 1, 2), far, "8191 apart", true);
+  check(Bare("xpos(scale_base=64)", 1, 4), far, "8191 apart", true);
   const auto leaking = random_decoder(small("cdape(alibi, width=3, tril=no)"));
   Decoding decoding(*leaking, 12);
   CHECK(has(error_text([&] { (void)decoding(random_tokens(1, 3, 5)); }), "tril=no in"));

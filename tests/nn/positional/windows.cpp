@@ -27,12 +27,6 @@ TEST_CASE("layers: parameters are in those layers alone, every fourth has none, 
   TransformerOptions open = small("layers(cope, from=1)");
   open.causal = false;
   CHECK(has(error_text([&] { (void)random_decoder(open); }), "no meaning"));
-  // Decoded token by token, a hybrid's rows are those of the full pass.
-  const auto hybrid = model(both);
-  const Tensor tokens = random_tokens(1, 7, 5), whole = (*hybrid)(tokens);
-  Decoding decoding(*hybrid, 7);
-  for (index_t t = 0; t < 7; ++t)
-    CHECK(distance(decoding(raw::slice(tokens, 1, t, t + 1)), slice(whole, 1, t, t + 1).detach()) < 1e-12);
 }
 
 TEST_CASE("window: equal to a mask of the caller, by every executor, with and without a causal mask") {
