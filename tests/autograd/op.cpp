@@ -6,7 +6,6 @@
 #include "autograd/inspect/observers.h"
 #include "autograd/inspect/paths.h"
 #include "autograd/inspect/zeros.h"
-#include "autograd/recording.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/tensors.h"
 

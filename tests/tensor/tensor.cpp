@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include "autograd/ops.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
 #include "tests/support/tensors.h"

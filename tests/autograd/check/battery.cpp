@@ -5,12 +5,10 @@
 #include <optional>
 #include <set>
 
-#include "autograd/backward.h"
 #include "autograd/graph.h"
 #include "autograd/samples/samples.h"
 #include "examples/whence/verify/checks.h"
 #include "examples/whence/verify/compare.h"
-#include "tensor/random.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

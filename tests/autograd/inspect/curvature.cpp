@@ -1,8 +1,6 @@
 // Losses whose Hessian is known.
 #include "autograd/inspect/curvature.h"
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

@@ -1,8 +1,6 @@
 // An attention layer: sizes that do not fit, the choice of an executor, names of probes.
 #include "nn/attention/attention.h"
 
-#include <doctest/doctest.h>
-
 #include "autograd/inspect/capture.h"
 #include "nn/attention/plan.h"
 #include "tests/support/schemes.h"

@@ -1,8 +1,6 @@
 // Query heads that share keys and values. A column of the conformance matrix compares every scheme and executor with copied keys.
 #include "nn/attention/heads.h"
 
-#include <doctest/doctest.h>
-
 #include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "tests/support/schemes.h"

@@ -1,7 +1,6 @@
 // Properties of schemes of distances and of rotations: options, 16 bits, initial parameters. Worked numbers:
 // worked/examples.cpp.
 #include "autograd/inspect/capture.h"
-#include "autograd/ops.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;

@@ -161,8 +161,8 @@ TEST_CASE("adam: parameters without a path from the loss are all named, and noth
   } three;
   Adam adam(three);
   backward(sum(square(three.b)));
-  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("no path"), Error);
-  CHECK_THROWS_WITH_AS((void)clip_by_global_norm(three.parameters(), 1), doctest::Contains("parameters a"), Error);
+  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("parameters a, c"), Error);
+  CHECK_THROWS_WITH_AS((void)clip_by_global_norm(three.parameters(), 1), doctest::Contains("parameters a, c"), Error);
   CHECK(three.b.to_vector() == std::vector<double>{1, 1});
   CHECK(adam.steps() == 0);
   three.freeze("a");
@@ -180,7 +180,7 @@ TEST_CASE("adam: a gradient that is not finite is named, and nothing is changed"
     Adam adam(pair);
     set_gradient(pair.weight, Tensor::ones({2, 3}));
     set_gradient(pair.bias, Tensor::of({0, wrong, 0}, {3}));
-    CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("the gradient"), NotFinite);
+    CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("gradient of bias is"), NotFinite);
     CHECK_THROWS_WITH_AS(
         (void)clip_by_global_norm(pair.parameters(), 1), doctest::Contains("element 1 of [3]"), NotFinite);
     CHECK(pair.weight.to_vector() == std::vector<double>(6, 0));

@@ -1,6 +1,5 @@
 // Rows of matrix products against three plain loops in long double; and other promises of products.
 
-#include "tensor/raw.h"
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {

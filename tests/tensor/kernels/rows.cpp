@@ -2,7 +2,6 @@
 #include <array>
 #include <limits>
 
-#include "autograd/ops.h"
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {

@@ -1,6 +1,5 @@
 // Rows of kernels of an optimiser's step, and of random numbers.
 #include "tensor/adam.h"
-#include "tensor/random.h"
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {

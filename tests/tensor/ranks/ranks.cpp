@@ -1,9 +1,7 @@
 // Sums over ranks, which are threads here, and the detection of launchers.
-#include <doctest/doctest.h>
 #include <map>
 
 #include "examples/whence/machine/ranks.h"
-#include "tensor/random.h"
 #include "tensor/ranks/ranks.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/tensors.h"
