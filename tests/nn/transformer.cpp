@@ -1,7 +1,6 @@
 // The decoder: its equations, gradients of every parameter, threads, names, padding, refusals.
 #include "nn/transformer.h"
 
-#include "autograd/check/gradcheck.h"
 #include "autograd/inspect/capture.h"
 #include "autograd/inspect/graph_text.h"
 #include "nn/decoding.h"
@@ -75,24 +74,6 @@ TEST_CASE("the decoder is what its equations say, in training and out of it") {
   }
 }
 
-TEST_CASE("gradcheck of the whole decoder by every parameter") {
-  for (const std::string text : {"absolute", "cope(p_max=2) + rope", "cdape(kerple, width=3)"}) {
-    CAPTURE(text);
-    for (const index_t layers : {1, 2}) {
-      TransformerOptions options = small(text);
-      options.length = 5, options.layers = layers;
-      options.tied = layers == 1;
-      const auto model = random_decoder(options);
-      const Tensor tokens = random_tokens(2, 5, 5, 1), targets = random_tokens(2, 5, 5, 2);
-      std::vector<Named> leaves;
-      for (const Module::Parameter& each : model->parameters()) leaves.push_back({each.path, each.tensor});
-      const GradcheckReport report = gradcheck([&] { return cross_entropy((*model)(tokens), targets); }, leaves,
-          {.dual_tolerance = 1e-11, .difference_tolerance = 1e-5, .one_by_one = 16});
-      CHECK_MESSAGE(report.ok(), report.text());
-    }
-  }
-}
-
 TEST_CASE("a training step has the same bits on 1, 2 and 3 threads, and again") {
   for (const std::string text : {"cope", "absolute", "alibi + rope", "cope(p_max=16, gates=separate_keys)"}) {
     TransformerOptions options = small(text);
@@ -121,86 +102,53 @@ TEST_CASE("a model that computes its layers again: the same loss and gradients, 
   for (const char* scheme : {"cope + rope", "t5", "absolute + dape(kerple)", "transformer_xl", "cdape(fire)"}) {
     for (const char* executor : {"auto", "strips"}) {
       for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-        options.scheme = scheme, options.executor = executor, options.recompute_layers = false;
+        options.scheme = scheme, options.executor = executor;
         if (std::string(scheme) == "cdape(fire)" && std::string(executor) == "strips") continue;  // refused
         CAPTURE(scheme);
         CAPTURE(dtype);
-        const auto plain = random_decoder(options, dtype);
-        options.recompute_layers = true;
-        const auto again = random_decoder(options, dtype);
-        const auto step = [&](const Transformer& model) {
-          const Tensor loss = cross_entropy(model(tokens, pass), targets);
-          std::vector<Tensor> all = grad(loss, {}, parameters_of(model), {.allow_unused = true});
-          all.push_back(loss);
-          return all;
-        };
-        CHECK(same_bits(step(*again), step(*plain)));
-        const Capture capture("blocks.1.*");  // is kept, and is compared below
-        const Tensor loss = cross_entropy((*again)(tokens, pass), targets);
-        CHECK(to_dot(loss).find("recompute") != std::string::npos);
-        backward(loss);
-        const Tensor seen = capture["blocks.1.attention.q"].gradient();
-        const Capture other("blocks.1.*");
-        backward(cross_entropy((*plain)(tokens, pass), targets));
-        CHECK(same_bits(seen, other["blocks.1.attention.q"].gradient()));
-        for (const auto& [a, b] : {std::pair{"blocks.0.mlp.in.weight", "embedding.weight"}})
-          for (const char* path : {a, b})
-            CHECK(same_bits(gradient(parameter(*again, path)), gradient(parameter(*plain, path))));
+        std::vector<Tensor> results[2];
+        for (const bool again : {false, true}) {
+          options.recompute_layers = again;
+          const auto model = random_decoder(options, dtype);
+          const auto loss = [&] { return cross_entropy((*model)(tokens, pass), targets); };
+          std::vector<Tensor>& all = results[again] = grad(loss(), {}, parameters_of(*model), {.allow_unused = true});
+          const Capture capture("blocks.1.*");  // is kept
+          const Tensor captured = loss();
+          if (again) CHECK(has(to_dot(captured), "recompute"));
+          backward(captured);
+          for (const Tensor& each : {captured.detach(), capture["blocks.1.attention.q"].gradient(),
+                   gradient(parameter(*model, "blocks.0.mlp.in.weight")),
+                   gradient(parameter(*model, "embedding.weight"))})
+            all.push_back(each);
+        }
+        CHECK(same_bits(results[0], results[1]));
       }
     }
   }
 }
 
 TEST_CASE("parameter paths") {
-  TransformerOptions options = small("cope");
-  options.layers = 1;
-  std::vector<std::string> expected{"embedding.weight"};
+  TransformerOptions options = small("absolute + cope(gates=separate_keys) + rope");
+  options.tied = false;
+  std::vector<std::string> expected{"embedding.weight", "position.table"};
   const auto add = [&](const std::string& path, std::initializer_list<const char*> names) {
     for (const char* name : names) expected.push_back(path + "." + name);
   };
-  const auto block = [&](const std::string& path, std::initializer_list<const char*> of_position) {
+  for (const std::string path : {"blocks.0", "blocks.1"}) {
     add(path + ".norm1", {"weight", "bias"});
     for (const char* name : {"query", "key", "value", "output"}) add(path + ".attention." + name, {"weight", "bias"});
-    add(path + ".attention.position", of_position);
-    add(path + ".norm2", {"weight", "bias"});
-    add(path + ".mlp.in", {"weight", "bias"});
-    add(path + ".mlp.out", {"weight", "bias"});
-  };
-  block("blocks.0", {"table"});
-  add("norm", {"weight", "bias"});
-  CHECK(paths_of(Transformer(options)) == expected);
-
-  options.scheme = "absolute + cope(gates=separate_keys) + rope", options.layers = 2, options.tied = false;
-  expected = {"embedding.weight", "position.table"};
-  for (const char* path : {"blocks.0", "blocks.1"})
-    block(path, {"cope.table", "cope.gate_key.weight", "cope.gate_key.bias"});
-  add("norm", {"weight", "bias"});
-  add("head", {"weight"});
-  const Transformer untied(options);
-  CHECK(paths_of(untied) == expected);
-  CHECK(parameter(untied, "position.table").shape() == Shape{9, 8});  // one row per token of the training length
-  CHECK(parameter(untied, "blocks.1.attention.position.cope.table").shape() == Shape{65, 4});
-}
-
-TEST_CASE("with its table still zero, CoPE's gates and positions have gradients of exactly 0, and the table has not") {
-  Transformer model(small("cope"));
-  model.initialise(1);
-  const Tensor tokens = random_tokens(2, 9, 5, 1), targets = random_tokens(2, 9, 5, 2);
-  const Tensor table = parameter(model, "blocks.0.attention.position.table");
-  const auto gates = [&] {
-    const Capture capture("*.gates", "*.positions");
-    backward(cross_entropy(model(tokens), targets));
-    CHECK(capture.names().size() == 4);
-    return std::max(largest(capture["blocks.0.attention.position.gates"].gradient()),
-        largest(capture["blocks.1.attention.position.positions"].gradient()));
-  };
-  CHECK(gates() == 0);
-  CHECK(largest(gradient(table)) > 0);
-  for (const char* layer : {"blocks.0", "blocks.1"}) {
-    const Tensor each = parameter(model, std::string(layer) + ".attention.position.table");
-    raw::copy_into(raw::unary(functions::Affine{}, gradient(each), {-1, 0}), each);
+    add(path + ".attention.position.cope", {"table", "gate_key.weight", "gate_key.bias"});
+    for (const char* name : {".norm2", ".mlp.in", ".mlp.out"}) add(path + name, {"weight", "bias"});
   }
-  CHECK(gates() > 0);
+  add("norm", {"weight", "bias"}), add("head", {"weight"});
+  const Transformer model(options);
+  CHECK(paths_of(model) == expected);
+  CHECK(parameter(model, "position.table").shape() == Shape{9, 8});  // one row per token of the training length
+  CHECK(parameter(model, "blocks.1.attention.position.cope.table").shape() == Shape{65, 4});
+  options.scheme = "cope", options.tied = true;
+  const std::vector<std::string> paths = paths_of(Transformer(options));  // of a single scheme without its name
+  CHECK(std::ranges::count(paths, "blocks.1.attention.position.table") == 1);
+  CHECK(paths.back() == "norm.bias");
 }
 
 TEST_CASE("frozen parameters have no gradient; the gradients of the others keep their bits") {

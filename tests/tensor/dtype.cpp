@@ -1,4 +1,4 @@
-// f16 and bf16 bit by bit against a rounding written in another way; dual numbers against their definition.
+// f16 and bf16 bit by bit against a rounding written in another way. Gradient checks test dual numbers.
 #include "tensor/dtype.h"
 
 #include <bit>
@@ -100,23 +100,7 @@ TEST_CASE("doubles reach 16 bits with one rounding") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("dual numbers: arithmetic and functions differentiate") {
-  constexpr double h = 1e-6;
-  const auto check = [&](const auto& f, double x) {
-    const double slope = (f(Dual(x + h)).value - f(Dual(x - h)).value) / (2 * h);
-    CHECK(std::fabs(f(Dual(x, 1)).tangent - slope) < 1e-8 * std::max(1.0, std::fabs(slope)));
-    CHECK(f(Dual(x, -3)).tangent == doctest::Approx(-3 * f(Dual(x, 1)).tangent));
-  };
-  for (const double x : {0.3, 0.9, 1.7}) {
-    check([](Dual a) { return a * a + Dual(2) * a - Dual(1) / a; }, x);
-    check([](Dual a) { return (a - Dual(3)) / (a * a + Dual(1)); }, x);
-    check([](Dual a) { return exp(-a); }, x);
-    check([](Dual a) { return log(a) + log1p(a); }, x);
-    check([](Dual a) { return sqrt(a) * tanh(a); }, x);
-    check([](Dual a) { return erf(a) - sin(a) * cos(a); }, x);
-    check([](Dual a) { return abs(-a); }, x);
-    check([](Dual a) { return floor(a) + ceil(a); }, x);
-  }
-  CHECK(Dual(1, 5) == Dual(1, 7));  // comparisons use the value
+TEST_CASE("dual numbers are compared by their values") {
+  CHECK(Dual(1, 5) == Dual(1, 7));
   CHECK(Dual(1, 5) < Dual(2, 0));
 }

@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include "autograd/ops.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
 #include "tests/support/tensors.h"
@@ -45,55 +44,37 @@ TEST_CASE("shapes count, stride and print") {
   CHECK(has(error_text([] { Shape shape{1, 1, 1, 1, 1, 1, 1}; }), "more than 6"));
 }
 
-TEST_CASE("a number becomes one of 16 bits by a single rounding") {
-  const double above_a_tie = 1 + 0x1p-11 + 0x1p-30;  // f32 would round it to the tie, and f16 that down to 1
-  CHECK(Tensor::of({above_a_tie}, {1}, DType::f16).item() == 1 + 0x1p-10);
-}
-
-TEST_CASE("broadcast_shapes follows the rule of equal or 1") {
-  CHECK(broadcast_shapes("add", {2, 3}, {3}) == Shape{2, 3});
-  CHECK(broadcast_shapes("add", {2, 1, 4}, {5, 1}) == Shape{2, 5, 4});
-  CHECK(broadcast_shapes("add", {}, {2}) == Shape{2});
-  CHECK(broadcast_shapes("add", {0, 3}, {1, 3}) == Shape{0, 3});
-}
-
-TEST_CASE("permute and transpose move axes, not numbers") {
-  const Shape shape{2, 3, 4};
-  const Tensor x = numbered(shape), y = raw::permute(x, {2, 0, -2});
-  CHECK(y.shape() == Shape{4, 2, 3});
-  CHECK(&y.storage() == &x.storage());
-  const auto values = read(y);
-  std::size_t i = 0;
-  for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], p[2], p[0]}, shape));
-  CHECK(read(raw::transpose(x)) == read(raw::permute(x, {0, 2, 1})));
-  CHECK(read(raw::transpose(x, 0, -1)) == read(raw::permute(x, {2, 1, 0})));
-  CHECK(has(error_text([&] { (void)raw::transpose(x, 0, 3); }), "3 given for 3"));
-}
-
-TEST_CASE("slice and select step through an axis") {
-  const Shape shape{4, 7};
-  const Tensor x = numbered(shape), y = raw::slice(x, 1, 1, 6, 2);
-  CHECK(y.shape() == Shape{4, 3});
-  const auto values = read(y);
-  std::size_t i = 0;
-  for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[0], 1 + 2 * p[1]}, shape));
-  CHECK(read(raw::slice(y, 0, 1, 3)) == std::vector<double>{8, 10, 12, 15, 17, 19});
-  CHECK(raw::slice(x, 0, 4, 4).shape() == Shape{0, 7});
-  CHECK(read(raw::select(x, -1, 2)) == std::vector<double>{2, 9, 16, 23});
-  CHECK(error_text([&] { (void)raw::slice(x, 1, -1, 3); }) != "");
-}
-
-TEST_CASE("unsqueeze and expand add axes") {
-  const Tensor x = numbered({2, 3});
-  CHECK(raw::unsqueeze(x, 0).shape() == Shape{1, 2, 3});
-  CHECK(raw::unsqueeze(x, -1).shape() == Shape{2, 3, 1});
+TEST_CASE("views move axes and steps, not numbers, alone and in a chain") {
+  const Shape shape{3, 4, 5};
+  const Tensor x = numbered(shape), chain = raw::slice(raw::permute(x, {2, 0, 1}), 0, 1, 5, 2);
+  using At = const std::vector<index_t>&;
+  const auto check = [&](const Tensor& view, const Shape& wanted, const std::function<index_t(At)>& index) {
+    CAPTURE(wanted);
+    CHECK(view.shape() == wanted);
+    CHECK(&view.storage() == &x.storage());
+    const auto values = read(view);
+    std::size_t i = 0;
+    for (const auto& p : positions(wanted)) CHECK(values[i++] == index(p));
+    CHECK(view.to_vector() == values);
+  };
+  check(raw::permute(x, {2, 0, -2}), {5, 3, 4}, [&](At p) { return place({p[1], p[2], p[0]}, shape); });
+  check(raw::transpose(x), {3, 5, 4}, [&](At p) { return place({p[0], p[2], p[1]}, shape); });
+  check(raw::transpose(x, 0, -1), {5, 4, 3}, [&](At p) { return place({p[2], p[1], p[0]}, shape); });
+  check(raw::slice(x, 2, 1, 4, 2), {3, 4, 2}, [&](At p) { return place({p[0], p[1], 1 + 2 * p[2]}, shape); });
+  check(raw::select(x, -2, 2), {3, 5}, [&](At p) { return place({p[0], 2, p[1]}, shape); });
+  check(chain, {2, 3, 4}, [&](At p) { return place({p[1], p[2], 1 + 2 * p[0]}, shape); });
+  check(raw::select(raw::transpose(chain, 1, 2), 1, 2), {2, 3}, [&](At p) {
+    return place({p[1], 2, 1 + 2 * p[0]}, shape);
+  });
+  check(raw::expand(raw::unsqueeze(raw::unsqueeze(raw::select(x, 0, 0), 1), -1), {2, 4, 3, 5, 1}), {2, 4, 3, 5, 1},
+      [](At p) { return 5 * p[1] + p[3]; });
   CHECK(raw::unsqueeze(x, 1).is_contiguous());
-  const Tensor wide = raw::expand(raw::unsqueeze(x, 1), {4, 2, 5, 3});
-  CHECK(wide.strides() == Strides{0, 3, 0, 1});
-  const auto values = read(wide);
-  std::size_t i = 0;
-  for (const auto& p : positions(wide.shape())) CHECK(values[i++] == place({p[1], p[3]}, {2, 3}));
+  CHECK(raw::slice(x, 0, 3, 3).shape() == Shape{0, 4, 5});
   CHECK(raw::expand(numbered({1, 3}), {0, 3}).numel() == 0);
+  CHECK(chain.at({1, 2, 3}) == place({2, 3, 3}, shape));
+  CHECK(has(error_text([&] { (void)chain.at({1, 2, 4}); }), "at: position [1,2,4]"));
+  CHECK(has(error_text([&] { (void)raw::transpose(x, 0, 3); }), "3 given for 3"));
+  CHECK(has(error_text([&] { (void)raw::slice(x, 1, -1, 3); }), "-1"));
 }
 
 TEST_CASE("reshape keeps the order of the elements, without a copy where strides allow") {
@@ -119,22 +100,6 @@ TEST_CASE("reshape keeps the order of the elements, without a copy where strides
     CHECK((&y.storage() == &c.from.storage()) == c.view);
   }
   CHECK(raw::reshape(Tensor::zeros({0, 4}), {2, 0, 7}).numel() == 0);
-  CHECK(error_text([&] { (void)raw::reshape(x, {-1, -1}); }) != "");
-  CHECK(error_text([&] { (void)raw::reshape(Tensor::zeros({0}), {0, -1}); }) != "");
-}
-
-TEST_CASE("every chain of views agrees with an index computation") {
-  const Shape shape{3, 4, 5};
-  const Tensor x = numbered(shape);
-  // [3,4,5] -> axes (5,3,4) -> every second of 5 from 1 -> axis 1 last -> index 2 of the 4
-  const Tensor y = raw::select(raw::transpose(raw::slice(raw::permute(x, {2, 0, 1}), 0, 1, 5, 2), 1, 2), 1, 2);
-  CHECK(y.shape() == Shape{2, 3});
-  const auto values = read(y);
-  std::size_t i = 0;
-  for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], 2, 1 + 2 * p[0]}, shape));
-  CHECK(y.to_vector() == values);
-  CHECK(y.at({1, 2}) == place({2, 2, 3}, shape));
-  CHECK(has(error_text([&] { (void)y.at({1, 3}); }), "at: position [1,3]"));
 }
 
 TEST_CASE("copies are new, contiguous only when needed, and land in place") {
@@ -194,20 +159,13 @@ TEST_CASE("making tensors") {
 TEST_CASE("errors of what no op's bad inputs try name the op and what was given, with the caller's line") {
   const Tensor f32 = Tensor::zeros({2, 3}), i64 = Tensor::zeros({2, 3}, DType::i64), bias = Tensor::zeros({3}),
                dual = Tensor::zeros({1}, DType::dual);
+  const Tensor two = Tensor::zeros({2, 2, 3}), three = Tensor::zeros({3, 3, 2}), nothing = Tensor::zeros({2, 0}),
+               product = Tensor::zeros({3, 2});
   const std::pair<std::function<void()>, const char*> rows[] = {{[&] { (void)raw::add(i64, i64); }, "add: a is i64"},
-      {[&] { (void)raw::matmul(f32, Tensor::zeros({3})); }, "matmul: b is [3]"},
-      {[] {
-         (void)raw::matmul(Tensor::zeros({2, 2, 3}), Tensor::zeros({3, 3, 2}));
-       },
-          "batch extents 2 and 3"},
-      {[&] {
-         (void)raw::matmul(f32, Tensor::zeros({3, 2}), 1, &bias);
-       },
-          "bias is [3]; [2]"},
-      {[] {
-         (void)raw::reduce(Reduction::maximum, Tensor::zeros({2, 0}), {1}, false);
-       },
-          "maximum: x is [2,0]"},
+      {[&] { (void)raw::matmul(f32, bias); }, "matmul: b is [3]"},
+      {[&] { (void)raw::matmul(two, three); }, "batch extents 2 and 3"},
+      {[&] { (void)raw::matmul(f32, product, 1, &bias); }, "bias is [3]; [2]"},
+      {[&] { (void)raw::reduce(Reduction::maximum, nothing, {1}, false); }, "maximum: x is [2,0]"},
       {[&] {
          (void)raw::reduce(Reduction::sum, f32, {0, -2}, false);
        },

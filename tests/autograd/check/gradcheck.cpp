@@ -73,12 +73,10 @@ TEST_CASE("gradcheck passes a model by its parameters and leaves it untouched") 
 
 TEST_CASE("a constant in f64 next to a checked input stays a constant") {
   const Tensor x = normal({3, 4}, 6), offset = normal({4}, 7);
-  CHECK(gradcheck(
-      [&] {
-        return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)});
-      },
-      {{"x", x}})
-            .ok());
+  const auto f = [&] {
+    return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)});
+  };
+  CHECK(gradcheck(f, {{"x", x}}).ok());
 }
 
 TEST_CASE("the gradient of a cast has the dtype of what was cast") {
@@ -106,22 +104,9 @@ TEST_CASE("kinks are reported, and are no failures") {
   const Tensor x = Tensor::of({-1, 0, 2}, {3}, DType::f64);
   const GradcheckReport report = gradcheck([&] { return sum(relu(x)); }, {{"x", x}}, {.seed = 2});
   CHECK_MESSAGE(report.ok(), report.text());
-  bool found = false;
-  for (const std::string& kink : report.inputs[0].kinks) {
-    found =
-        found || (kink.find("kink at [1]: left derivative ") == 0 && kink.find(", we return 0") != std::string::npos);
-  }
-  CHECK_MESSAGE(found, report.text());
+  const auto kink = [](const std::string& each) { return each.starts_with("kink at [1]:") && has(each, "return 0"); };
+  CHECK_MESSAGE(std::ranges::any_of(report.inputs[0].kinks, kink), report.text());
   CHECK(gradcheck([&] { return sum(relu(affine(x, 1, 0.5))); }, {{"x", x}}).inputs[0].kinks.empty());
-}
-
-TEST_CASE("an integer position of lerp_at is a kink where we return 0, as the paper's listing does") {
-  const Tensor table = Tensor::of({0, 1, 5}, {3}, DType::f64), position = Tensor::of({1}, {1}, DType::f64);
-  const GradcheckReport report =
-      gradcheck([&] { return lerp_at(table, position); }, {{"table", table}, {"position", position}});
-  CHECK_MESSAGE(report.ok(), report.text());
-  CHECK(report.inputs[0].kinks.empty());
-  CHECK_FALSE(report.inputs[1].kinks.empty());
 }
 
 TEST_CASE("a function that differs from call to call is reported") {
@@ -146,13 +131,11 @@ TEST_CASE("numbers are back after f has thrown") {
   const Tensor x = normal({3}, 6);
   const std::vector<double> before = x.to_vector();
   int calls = 0;
-  CHECK_THROWS_WITH_AS((void)gradcheck(
-                           [&] {
-                             if (++calls == 4) throw Error("f gave up");
-                             return square(x);
-                           },
-                           {{"x", x}}),
-      doctest::Contains("f gave"), Error);
+  const auto gives_up = [&] {
+    if (++calls == 4) throw InputError("f");
+    return square(x);
+  };
+  CHECK_THROWS_AS((void)gradcheck(gives_up, {{"x", x}}), InputError);
   CHECK(x.dtype() == DType::f64);
   CHECK(x.to_vector() == before);
   CHECK_FALSE(tracked(x));

@@ -1,9 +1,6 @@
-// A loss whose Hessian is known, the Jacobian of functions whose Jacobian is known, and both of a model.
+// Losses whose Hessian is known.
 #include "autograd/inspect/curvature.h"
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
-#include "nn/transformer.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -31,35 +28,4 @@ TEST_CASE("the eigenvalue of largest size has its sign, and its vector") {
   const Hessian::Eigenvalue flat = Hessian(sum(x * weights), {x}).largest();
   CHECK(flat.value == 0);
   CHECK(flat.iterations == 1);
-}
-
-TEST_CASE("of a model: H v is the difference of gradients") {
-  Transformer model({.vocabulary = 5,
-      .length = 6,
-      .dim = 8,
-      .layers = 1,
-      .heads = 2,
-      .scheme = "cope(p_max=4)",
-      .executor = "reference"});
-  randomise(model);
-  std::vector<Tensor> inputs, v;
-  for (const Module::Parameter& each : model.parameters()) {
-    inputs.push_back(each.tensor);
-    v.push_back(Tensor::normal(each.tensor.shape(), 0, 1, Stream(2, each.path), DType::f64));
-  }
-  const Tensor tokens = Tensor::of({1, 4, 2, 0, 3, 3}, {1, 6}, DType::i64),
-               targets = Tensor::of({4, 2, 0, 3, 3, 1}, {1, 6}, DType::i64);
-  const auto gradient_at = [&](double step) {
-    for (std::size_t k = 0; k < v.size(); ++k)
-      raw::copy_into(raw::add(inputs[k], raw::unary(functions::Affine{}, v[k], {step, 0})), inputs[k].detach());
-    return grad(cross_entropy(model(tokens), targets), {}, inputs);
-  };
-  const auto product = Hessian(cross_entropy(model(tokens), targets), inputs).times(v);
-  const double h = 1e-5;
-  const auto above = gradient_at(h), below = gradient_at(-2 * h);
-  for (std::size_t k = 0; k < v.size(); ++k) {
-    const Tensor quotient = raw::unary(
-        functions::Affine{}, raw::binary("test", functions::Subtract{}, above[k], below[k]), {1 / (2 * h), 0});
-    CHECK(distance(quotient, product[k]) < 1e-6 * (1 + largest(quotient)));
-  }
 }

@@ -5,7 +5,6 @@
 
 #include "autograd/inspect/observers.h"
 #include "autograd/op.h"
-#include "examples/whence/tasks/task.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
@@ -55,18 +54,11 @@ TEST_CASE("operators record the line where they are written") {
   CHECK(text.starts_with(above() + ": add: "));
 }
 
-// Uses the loss of a task's training step, with every scheme in its model.
 TEST_CASE("graphs name the files of schemes, modules and callers, and no header") {
-  const auto task = tasks::make_task("flip_flop", {"--length", "8"});
-  const tasks::Batch batch = task->training_batch(0, 1, 2);
   for (const std::string& scheme : promised_texts()) {
-    TransformerOptions options = small(scheme);
-    options.vocabulary = task->model().vocabulary, options.length = task->model().length;
-    const Transformer model(options);
-    const Tensor logits = model(batch.input_tensor(), {.training = true});
-    const std::string graph = to_dot(cross_entropy_sum(logits, batch.target_tensor(), tasks::no_target));
-    CHECK_MESSAGE(graph.find(".h:") == std::string::npos, scheme, "\n", graph);
-    CHECK_MESSAGE(graph.find(".cpp:") != std::string::npos, scheme);
+    const Transformer model(small(scheme));
+    const std::string graph = to_dot(cross_entropy_sum(model(random_tokens(1, 8, 5)), random_tokens(1, 8, 5)));
+    CHECK_MESSAGE((!has(graph, ".h:") && has(graph, ".cpp:")), scheme, "\n", graph);
   }
 }
 
@@ -92,9 +84,8 @@ TEST_CASE("parameters show their paths, and modules are boxes") {
 
 TEST_CASE("what has no history has no graph") {
   const Tensor x = Tensor::ones({2, 3});
-  for (const auto& [op, call] : std::vector<std::pair<std::string, std::function<void()>>>{
-           {"to_dot", [&] { (void)to_dot(x); }}, {"memory_report", [&] { (void)memory_report(x); }}})
-    CHECK(message(call) == op + ": a [2,3] without history given; a result of recorded ops required");
+  CHECK(has(message([&] { (void)to_dot(x); }), "to_dot: a [2,3]"));
+  CHECK(has(message([&] { (void)memory_report(x); }), "memory_report: a [2,3]"));
 }
 
 TEST_CASE("memory_report sums by op and line, largest first, each storage once") {
@@ -120,15 +111,10 @@ TEST_CASE("memory_report sums by op and line, largest first, each storage once")
   CHECK(has(text, "3.12 KiB  kept"));
 }
 
-TEST_CASE("views of one storage are counted once") {
+TEST_CASE("views of one storage are counted once, and after backward nothing is kept") {
   const Tensor x = normal_leaf({4, 25}, 1);
-  const Tensor first = square(select(x, 0, 0)), second = square(select(x, 0, 1));
-  CHECK(memory_report(sum(first * second)).total == 800 + 2 * 200);
-}
-
-TEST_CASE("after backward nothing is kept") {
-  const Tensor x = normal_leaf({10, 10}, 1), y = sum(sigmoid(x) * x);
-  CHECK(memory_report(y).total == 1600);
+  const Tensor first = square(select(x, 0, 0)), second = square(select(x, 0, 1)), y = sum(first * second);
+  CHECK(memory_report(y).total == 800 + 2 * 200);
   backward(y);
   CHECK(memory_report(y).total == 0);
 }
@@ -137,8 +123,7 @@ TEST_CASE("CheckFinite names the op, its line, the number and the ranges of the 
   const Tensor x = leaf({0.5, -2, 3}, {3}), zeros = Tensor::zeros({3}, DType::f64);
   CHECK(std::isinf(divide(x, zeros).at({0})));  // nothing checks it
   const CheckFinite check;
-  std::string text;
-  text = error_text([&] { (void)divide(x, zeros); });
+  std::string text = error_text([&] { (void)divide(x, zeros); });
   const std::string place = above();
   CHECK(text == to_text(place,
                     ": divide: its forward made inf at element 0 of [3]; finite numbers required; input 0 is f64 "

@@ -72,11 +72,9 @@ TEST_CASE("zeros: each cause, where it is known by hand") {
   CHECK(causes([&](const Tensor& x) { return sum(softmax(x) * weights); }, of({0, 900, 0})) ==
         Names{"rounded weight", "rounded weight", "rounded weight"});
   CHECK(causes([](const Tensor& x) { return sum(relu(x * 3.0 - 6.0)); }, of({1, 4})) == Names{"dead unit", "lives"});
-  CHECK(causes(
-            [](const Tensor& x) {
-              return sum(reverse_cumulative_sum(x, 0) * Tensor::of({0, 0, 1}, {3}, DType::f64));
-            },
-            of({1, 2, 3})) == Names{"zero derivative", "zero derivative", "lives"});
+  const Tensor last = of({0, 0, 1});
+  CHECK(causes([&](const Tensor& x) { return sum(reverse_cumulative_sum(x, 0) * last); }, of({1, 2, 3})) ==
+        Names{"zero derivative", "zero derivative", "lives"});
 }
 
 TEST_CASE("zeros: what no gradient reaches is not blamed on what would have stopped it") {
@@ -90,16 +88,10 @@ TEST_CASE("zeros: interpolation at whole positions, at the end of the table, bet
   const Tensor positions = Tensor::of({0.5, 1, 1.5, 3}, {1, 4}, DType::f64);
   CHECK(causes([&](const Tensor& p) { return sum(lerp_at(table, p)); }, positions) ==
         Names{"lives", "whole position", "table flat", "clamped"});
-  CHECK(causes(
-            [&](const Tensor& p) {
-              return sum(lerp_at(Tensor::zeros({1, 4}, DType::f64), p));
-            },
-            positions) == Names{"table flat", "table flat", "table flat", "table flat"});
-  CHECK(causes(
-            [&](const Tensor& t) {
-              return sum(lerp_at(t, Tensor::of({0.5, 3}, {1, 2}, DType::f64)));
-            },
-            table) == Names{"lives", "lives", "row not read", "lives"});
+  const Tensor flat = Tensor::zeros({1, 4}, DType::f64), two = Tensor::of({0.5, 3}, {1, 2}, DType::f64);
+  CHECK(causes([&](const Tensor& p) { return sum(lerp_at(flat, p)); }, positions) == Names(4, "table flat"));
+  CHECK(causes([&](const Tensor& t) { return sum(lerp_at(t, two)); }, table) ==
+        Names{"lives", "lives", "row not read", "lives"});
   const Tensor index = Tensor::of({2, 0}, {2}, DType::i64);
   CHECK(causes([&](const Tensor& t) { return sum(take_rows(t, index)); }, normal({3, 1}, 1)) ==
         Names{"lives", "row not read", "lives"});
@@ -150,10 +142,8 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
   const ExplainedGradient both = explain_gradient(tape, y, capture.place("scores"), {0, 0}, places);
   CHECK(both.terms.size() == 2);  // the gate, and the loss itself
   CHECK(std::abs(both.sum - both.gradient) < 1e-14);
-  CHECK(has(error_text([&] {
-    (void)explain_value(tape, capture.place("scores"), {2, 0}, places);
-  }),
-      "[2,4]; a position"));
+  const auto outside = [&] { (void)explain_value(tape, capture.place("scores"), {2, 0}, places); };
+  CHECK(has(error_text(outside), "[2,4]; a position"));
 }
 
 TEST_CASE("explained: what adds up to a number by accident leaves no operand out") {

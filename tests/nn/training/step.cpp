@@ -1,9 +1,6 @@
 // A training step: plain and wrapped steps make the same numbers; a step that fails does not count.
 #include "nn/training/training.h"
 
-#include <doctest/doctest.h>
-
-#include "autograd/ops.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

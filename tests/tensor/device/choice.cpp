@@ -5,7 +5,6 @@
 #include "examples/whence/machine/models.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
-#include "tensor/raw.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

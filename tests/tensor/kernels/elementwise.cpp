@@ -27,24 +27,17 @@ Operand saved(Unary f, const Shape& shape) {
 KernelCase value(Unary f, const Shape& shape) {
   const UnaryAttributes p = attributes_of(f);
   const auto y = [=](double x) { return visit(f, [=]<class F>(F) { return F::value(x, p); }); };
-  return {.kernel = "unary",
-      .name = to_text(facts_of(f).name, " of ", shape),
-      .in = {argument(f, shape)},
-      .out = {rows(shape)},
-      .call = [=](Kernels& k, In in, In out) { k.unary(f, p, in[0], out[0]); },
-      .loops = [=](In in, In) { return mapped(in[0], y); },
-      .any_strides = true};
+  return {"unary", to_text(facts_of(f).name, " of ", shape), {argument(f, shape)}, {rows(shape)},
+      [=](Kernels& k, In in, In out) { k.unary(f, p, in[0], out[0]); }, [=](In in, In) { return mapped(in[0], y); },
+      {1}, floating_dtypes, true};
 }
 KernelCase derivative(Unary f, const Shape& shape) {
   const UnaryAttributes p = attributes_of(f);
   const auto slope = [=](double v) { return visit(f, [=]<class F>(F) { return F::derivative(v, p); }); };
-  return {.kernel = "unary_backward",
-      .name = to_text(facts_of(f).name, " of ", shape),
-      .in = {saved(f, shape), any(shape)},
-      .out = {rows(shape)},
-      .call = [=](Kernels& k, In in, In out) { k.unary_backward(f, p, in[0], in[1], out[0]); },
-      .loops = [=](In in, In) { return mapped(in[0], in[1], [&](double v, double dy) { return dy * slope(v); }); },
-      .any_strides = true};
+  return {"unary_backward", to_text(facts_of(f).name, " of ", shape), {saved(f, shape), any(shape)}, {rows(shape)},
+      [=](Kernels& k, In in, In out) { k.unary_backward(f, p, in[0], in[1], out[0]); },
+      [=](In in, In) { return mapped(in[0], in[1], [&](double v, double dy) { return dy * slope(v); }); }, {1},
+      floating_dtypes, true};
 }
 KernelCase second(Unary f, const std::vector<DType>& dtypes, index_t terms) {
   const UnaryAttributes p = attributes_of(f);
@@ -88,24 +81,16 @@ void add_unary(KernelCases& table) {
 KernelCase pair(Binary f, const Shape& left, const Shape& right) {
   const Shape shape = broadcast_shapes("test", left, right);
   const auto y = [=](double a, double b) { return visit(f, [=]<class F>(F) { return F::value(a, b); }); };
-  return {.kernel = "binary",
-      .name = to_text(facts_of(f).name, " of ", left, " and ", right),
-      .in = {expanded(any(left), shape), expanded(at_least(0.5, right), shape)},
-      .out = {rows(shape)},
-      .call = [=](Kernels& k, In in, In out) { k.binary(f, in[0], in[1], out[0]); },
-      .loops = [=](In in, In) { return mapped(in[0], in[1], y); },
-      .any_strides = true};
+  return {"binary", to_text(facts_of(f).name, " of ", left, " and ", right),
+      {expanded(any(left), shape), expanded(at_least(0.5, right), shape)}, {rows(shape)},
+      [=](Kernels& k, In in, In out) { k.binary(f, in[0], in[1], out[0]); },
+      [=](In in, In) { return mapped(in[0], in[1], y); }, {1}, floating_dtypes, true};
 }
 KernelCase masked(const Shape& shape, const Shape& smaller) {
   const auto y = [](double x, double kept) { return kept != 0 ? x : -7; };
-  return {.kernel = "masked",
-      .name = to_text(shape, " by ", smaller),
-      .in = {any(shape), expanded(mask(smaller), shape)},
-      .out = {rows(shape)},
-      .call = [](Kernels& k, In in, In out) { k.masked(in[0], in[1], -7, out[0]); },
-      .loops = [=](In in, In) { return mapped(in[0], in[1], y); },
-      .terms = {0},
-      .any_strides = true};
+  return {"masked", to_text(shape, " by ", smaller), {any(shape), expanded(mask(smaller), shape)}, {rows(shape)},
+      [](Kernels& k, In in, In out) { k.masked(in[0], in[1], -7, out[0]); },
+      [=](In in, In) { return mapped(in[0], in[1], y); }, {0}, floating_dtypes, true};
 }
 
 void add_pairs(KernelCases& table) {
@@ -127,11 +112,9 @@ void add_pairs(KernelCases& table) {
   }
   for (const Shape& smaller : std::vector<Shape>{{2, 3, 4, 20}, {1, 1, 4, 20}, {2, 3, 4, 1}, {20}, {}})
     table.push_back(masked({2, 3, 4, 20}, smaller));
-  table.push_back({.kernel = "binary",
-      .name = "in place",
-      .out = {any(packs)},
-      .call = [](Kernels& k, In, In out) { k.binary(functions::Add{}, out[0], out[0], out[0]); },
-      .loops = [](In, In out) { return mapped(out[0], [](double x) { return 2 * x; }); }});
+  table.push_back({"binary", "in place", {}, {any(packs)},
+      [](Kernels& k, In, In out) { k.binary(functions::Add{}, out[0], out[0], out[0]); },
+      [](In, In out) { return mapped(out[0], [](double x) { return 2 * x; }); }});
   table.push_back(pair(functions::Add{}, {5, 40001}, {40001}).on_threads());
   table.push_back(pair(functions::Add{}, of_a_model, of_a_model).counted(1));
   table.push_back(pair(functions::Add{}, of_a_model, {768}).counted(1));
@@ -163,56 +146,37 @@ double converted(double x, DType from, DType to) {
 
 KernelCase copy(const std::string& name, const Operand& from, const Operand& to,
     const std::vector<DType>& dtypes = all_dtypes, bool any_strides = false) {
-  return {.kernel = "copy",
-      .name = name,
-      .in = {from},
-      .out = {to},
-      .call = [](Kernels& k, In in, In out) { k.copy(in[0], out[0]); },
-      .loops =
-          [](In in, In out) {
-            return mapped(in[0], [&](double x) { return converted(x, in[0].dtype(), out[0].dtype()); });
-          },
-      .terms = {0},
-      .dtypes = dtypes,
-      .any_strides = any_strides};
+  return {"copy", name, {from}, {to}, [](Kernels& k, In in, In out) { k.copy(in[0], out[0]); },
+      [](In in, In out) {
+        return mapped(in[0], [&](double x) { return converted(x, in[0].dtype(), out[0].dtype()); });
+      },
+      {0}, dtypes, any_strides};
 }
 KernelCase fill(const std::string& name, const Operand& out) {
-  return {.kernel = "fill",
-      .name = name,
-      .out = {out},
-      .call = [](Kernels& k, In, In y) { k.fill(y[0], 1); },
-      .loops = [](In, In y) { return Numbers(read(y[0]).size(), 1); },
-      .terms = {0},
-      .dtypes = all_dtypes};
+  return {"fill", name, {}, {out}, [](Kernels& k, In, In y) { k.fill(y[0], 1); },
+      [](In, In y) { return Numbers(read(y[0]).size(), 1); }, {0}, all_dtypes};
 }
 Operand turned(const Operand& x, const std::vector<int>& axes) {
   return then(x, [=](const Tensor& each) { return raw::permute(each, axes); });
 }
 // Heads inside tokens as tokens inside heads, and rows as they are.
 KernelCase copy_all(index_t tokens, const Shape& shape) {
-  return {.kernel = "copy_all",
-      .name = to_text(tokens, " tokens and ", shape),
-      .in = {turned(rows({2, tokens, 12, 64}), {0, 2, 1, 3}), rows(shape)},
-      .out = {rows({2, 12, tokens, 64}), rows(shape)},
-      .call = [](Kernels& k, In in, In out) { k.copy_all(in, out); },
-      .loops =
-          [](In in, In) {
-            return Results{read(in[0]), read(in[1])};
-          },
-      .terms = {0}};
+  return {"copy_all", to_text(tokens, " tokens and ", shape),
+      {turned(rows({2, tokens, 12, 64}), {0, 2, 1, 3}), rows(shape)}, {rows({2, 12, tokens, 64}), rows(shape)},
+      [](Kernels& k, In in, In out) { k.copy_all(in, out); },
+      [](In in, In) {
+        return Results{read(in[0]), read(in[1])};
+      },
+      {0}};
 }
 
 KernelCase copy_rows(const Shape& shape) {
-  return {.kernel = "copy_rows",
-      .name = to_text(shape),
-      .in = {rows(shape), chosen({2}, {1}, DType::i64)},
-      .out = {rows({shape[0], shape[1], 2, shape[3]})},
-      .call =
-          [](Kernels& k, In in, In out) {
-            k.copy_rows({in.data(), 1}, out, -2, in[1]);
-          },
-      .loops = [](In in, In) { return read(raw::slice(in[0], 2, 2, 4)); },
-      .terms = {0}};
+  return {"copy_rows", to_text(shape), {rows(shape), chosen({2}, {1}, DType::i64)},
+      {rows({shape[0], shape[1], 2, shape[3]})},
+      [](Kernels& k, In in, In out) {
+        k.copy_rows({in.data(), 1}, out, -2, in[1]);
+      },
+      [](In in, In) { return read(raw::slice(in[0], 2, 2, 4)); }, {0}};
 }
 
 void add_moves(KernelCases& table) {
@@ -273,27 +237,6 @@ using namespace whence;
 using namespace whence::test;
 
 TEST_CASE("kernels that move numbers or work on them one by one") { walk_on_cpu(elementwise_cases()); }
-
-TEST_CASE("the derivatives of functions of one number against differences, in f64") {
-  constexpr double h = 1e-5;
-  for (const Unary f : Unary::all()) {
-    const UnaryFacts& facts = facts_of(f);
-    const UnaryAttributes p = facts.samples.attributes;
-    CAPTURE(std::string(facts.name));
-    Draw draw{DType::f64};
-    const Numbers numbers = read(argument(f, {280})(draw));
-    visit(f, [&]<class F>(F) {
-      for (const double x : numbers) {
-        const double kept = facts.saves == Saves::output ? F::value(x, p) : x;
-        const double slope = (F::value(x + h, p) - F::value(x - h, p)) / (2 * h),
-                     bend = (F::derivative(kept + h, p) - F::derivative(kept - h, p)) / (2 * h);
-        CHECK(std::fabs(F::derivative(kept, p) - slope) < 1e-7 * std::max(1.0, std::fabs(slope)));
-        if (kept != 0)  // relu's output 0 is its kink
-          CHECK(std::fabs(F::derivative(Dual(kept, 1), p).tangent - bend) < 1e-6 * std::max(1.0, std::fabs(bend)));
-      }
-    });
-  }
-}
 
 TEST_CASE("a cast of NaN to whole numbers is 0") {
   for (const DType to : {DType::i32, DType::i64}) CHECK(raw::cast(Tensor::scalar(NAN), to).item() == 0);

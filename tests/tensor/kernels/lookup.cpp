@@ -19,13 +19,9 @@ KernelCase scatter(index_t to, index_t width, const Numbers& index, DType index_
       y[static_cast<std::size_t>(index[i / place(width)]) * place(width) + i % place(width)] += from[i];
     return y;
   };
-  return {.kernel = "scatter_add_rows",
-      .name = to_text(count, " rows of ", width, " to ", to),
-      .in = {chosen(index, {count}, index_dtype), rows({count, width})},
-      .out = {rows({to, width})},
-      .call = [](Kernels& k, In in, In out) { k.scatter_add_rows(in[0], in[1], out[0]); },
-      .loops = sums,
-      .terms = {count}};
+  return {"scatter_add_rows", to_text(count, " rows of ", width, " to ", to),
+      {chosen(index, {count}, index_dtype), rows({count, width})}, {rows({to, width})},
+      [](Kernels& k, In in, In out) { k.scatter_add_rows(in[0], in[1], out[0]); }, sums, {count}};
 }
 void add_scatter(KernelCases& table) {
   const auto indices = [](index_t count, const auto& row_of) {
@@ -59,31 +55,19 @@ void add_scatter(KernelCases& table) {
 }
 
 KernelCase gather(const Shape& x, const Shape& index, const Shape& picked, int axis) {
-  return {.kernel = "gather",
-      .name = to_text(x, " at ", index),
-      .in = {rows(x), below(x[axis], index)},
-      .out = {rows(picked)},
-      .call = [=](Kernels& k, In in, In out) { k.gather(in[0], in[1], axis, out[0]); }};
+  return {"gather", to_text(x, " at ", index), {rows(x), below(x[axis], index)}, {rows(picked)},
+      [=](Kernels& k, In in, In out) { k.gather(in[0], in[1], axis, out[0]); }};
 }
 KernelCase sum_by_index(const Shape& x, const Shape& index, const Shape& picked, int axis) {
-  return {.kernel = "sum_by_index",
-      .name = to_text(x, " at ", index),
-      .in = {rows(picked), below(x[axis], index)},
-      .out = {rows(x)},
-      .call = [=](Kernels& k, In in, In out) { k.sum_by_index(in[0], in[1], axis, out[0]); },
-      .terms = {picked[axis]}};
+  return {"sum_by_index", to_text(x, " at ", index), {rows(picked), below(x[axis], index)}, {rows(x)},
+      [=](Kernels& k, In in, In out) { k.sum_by_index(in[0], in[1], axis, out[0]); }, {}, {picked[axis]}};
 }
 KernelCase checked_index(const Shape& shape) {
-  return {.kernel = "checked_index",
-      .name = to_text(shape),
-      .in = {below(32, shape)},
-      .out = {below(32, shape)},
-      .call =
-          [](Kernels& k, In in, In out) {
-            k.copy(k.checked_index({"planted", "index", 32, -1}, in[0]), out[0]);
-          },
-      .loops = [](In in, In) { return read(in[0]); },
-      .dtypes = {DType::i64}};
+  return {"checked_index", to_text(shape), {below(32, shape)}, {below(32, shape)},
+      [](Kernels& k, In in, In out) {
+        k.copy(k.checked_index({"planted", "index", 32, -1}, in[0]), out[0]);
+      },
+      [](In in, In) { return read(in[0]); }, {1}, {DType::i64}};
 }
 
 // ---- At real positions, some of them outside of the table.
@@ -119,13 +103,8 @@ KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
   const Operand position = then(rows(places), [=](const Tensor& x) {
     return raw::unary(functions::Affine{}, x, {end / 4, end / 2});
   });
-  KernelCase row{.kernel = "lerp_at",
-      .name = to_text(table, " at ", places),
-      .in = {rows(table), position},
-      .out = {rows(places)},
-      .call = [](Kernels& k, In in, In out) { k.lerp_at(in[0], in[1], out[0]); },
-      .loops = read_at,
-      .terms = {4}};
+  KernelCase row{"lerp_at", to_text(table, " at ", places), {rows(table), position}, {rows(places)},
+      [](Kernels& k, In in, In out) { k.lerp_at(in[0], in[1], out[0]); }, read_at, {4}};
   if (!backward) return row;
   row.kernel = "lerp_at_backward", row.loops = gradients_at, row.terms = {places[-1]};
   row.in.push_back(rows(places)), row.out.push_back(rows(places)), row.out[0] = rows(table);
@@ -154,12 +133,8 @@ KernelCases by_distance(const Steps& steps, index_t heads) {
   const Shape table{heads, steps.count}, pairs{steps.batch(), heads, steps.query.size(1), steps.key.size(1)};
   const auto row = [&](const char* kernel, const std::vector<Operand>& in, const Shape& out, index_t terms,
                        const std::function<void(Kernels&, const Steps&, In, const Tensor&)>& call) {
-    return KernelCase{.kernel = kernel,
-        .name = to_text(table, " and ", pairs),
-        .in = in,
-        .out = {rows(out)},
-        .call = [=](Kernels& k, In given, In y) { call(k, steps.on(y[0].device()), given, y[0]); },
-        .terms = {terms}};
+    return KernelCase{kernel, to_text(table, " and ", pairs), in, {rows(out)},
+        [=](Kernels& k, In given, In y) { call(k, steps.on(y[0].device()), given, y[0]); }, {}, {terms}};
   };
   return {row("read_by_distance", {rows(table)}, pairs, 0,
               [](Kernels& k, const Steps& by, In in, const Tensor& y) { k.read_by_distance(by, in[0], y); }),
@@ -167,23 +142,20 @@ KernelCases by_distance(const Steps& steps, index_t heads) {
           [](Kernels& k, const Steps& by, In in, const Tensor& y) { k.sum_by_distance(by, in[0], y); })};
 }
 KernelCase band_mask(const Shape& seen, const Band& band, bool padded) {
-  return {.kernel = "band_mask",
-      .name = to_text(seen, padded ? ", padded" : "", ", before ", band.before, ", after ", band.after),
-      .in = {padded ? mask({seen[0], 1, 1, seen[3]}) : none()},
-      .out = {mask(seen)},
-      .call = [=](Kernels& k, In in, In out) { k.band_mask(band, in[0], out[0]); },
-      .loops =
-          [=](In in, In) {
-            const Numbers present = padded ? read(in[0]) : Numbers();
-            Numbers kept;
-            for (index_t n = 0; n < numel(seen); ++n) {
-              const index_t key = n % seen[3], row = band.first_row + n / seen[3] % seen[2], b = n / seen[3] / seen[2];
-              kept.push_back(key >= row - band.before && key <= row + band.after &&
-                             (!padded || present[place(b * seen[3] + key)] != 0));
-            }
-            return kept;
-          },
-      .dtypes = {DType::boolean}};
+  return {"band_mask", to_text(seen, padded ? ", padded" : "", ", before ", band.before, ", after ", band.after),
+      {padded ? mask({seen[0], 1, 1, seen[3]}) : none()}, {mask(seen)},
+      [=](Kernels& k, In in, In out) { k.band_mask(band, in[0], out[0]); },
+      [=](In in, In) {
+        const Numbers present = padded ? read(in[0]) : Numbers();
+        Numbers kept;
+        for (index_t n = 0; n < numel(seen); ++n) {
+          const index_t key = n % seen[3], row = band.first_row + n / seen[3] % seen[2], b = n / seen[3] / seen[2];
+          kept.push_back(key >= row - band.before && key <= row + band.after &&
+                         (!padded || present[place(b * seen[3] + key)] != 0));
+        }
+        return kept;
+      },
+      {1}, {DType::boolean}};
 }
 void add_pairs(KernelCases& table) {
   const auto from = [](index_t begin, index_t end) {
@@ -208,21 +180,15 @@ KernelCases convolutions(const Convolution& at) {
   const Shape x{at.batch, at.channels, at.rows, at.keys}, out{at.batch, at.outputs, at.rows, at.keys_out};
   const Shape weight{at.outputs, at.channels, 1, at.taps}, turned{at.channels, at.outputs, 1, at.taps};
   const auto row = [&](const Operand& by, const Operand& bias, bool adjoint) {
-    return KernelCase{.kernel = "convolve_keys",
-        .name = to_text(x, " by ", weight, adjoint ? ", adjoint" : ""),
-        .in = {rows(x), by, bias},
-        .out = {rows(out)},
-        .call = [=](Kernels& k, In in, In y) { k.convolve_keys(at, in[0], in[1], adjoint, in[2], y[0]); },
-        .terms = {at.terms()}};
+    return KernelCase{"convolve_keys", to_text(x, " by ", weight, adjoint ? ", adjoint" : ""), {rows(x), by, bias},
+        {rows(out)}, [=](Kernels& k, In in, In y) { k.convolve_keys(at, in[0], in[1], adjoint, in[2], y[0]); }, {},
+        {at.terms()}};
   };
   return {row(rows(weight), none(), false), row(rows(weight), rows({at.outputs}), false),
       row(rows(turned), none(), true),
-      {.kernel = "convolve_keys_weight",
-          .name = to_text(x, " by ", weight),
-          .in = {rows(x), rows(out)},
-          .out = {rows(weight)},
-          .call = [=](Kernels& k, In in, In y) { k.convolve_keys_weight(at, in[0], in[1], y[0]); },
-          .terms = {std::max<index_t>(at.batch * at.rows * at.keys_out, 1)}}};
+      {"convolve_keys_weight", to_text(x, " by ", weight), {rows(x), rows(out)}, {rows(weight)},
+          [=](Kernels& k, In in, In y) { k.convolve_keys_weight(at, in[0], in[1], y[0]); }, {},
+          {std::max<index_t>(at.batch * at.rows * at.keys_out, 1)}}};
 }
 void add_convolutions(KernelCases& table) {
   for (const Convolution& at : {Convolution{2, 3, 4, 7, 5, 7, 3, 1}, {1, 24, 2, 150, 33, 150, 3, 1},

@@ -1,6 +1,5 @@
 // Rows of matrix products against three plain loops in long double; and other promises of products.
 
-#include "tensor/raw.h"
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {
@@ -48,22 +47,18 @@ KernelCases products(const Problem& problem, const Operand& a, const Operand& b,
   KernelCases both;
   for (const bool plain : {true, false}) {
     const double alpha = plain ? 1 : -0.5;
-    both.push_back({.kernel = "matmul",
-        .name = to_text(problem.a, " by ", problem.b, ", ", name, plain ? "" : ", scaled, with a bias"),
-        .in = {a, b, plain ? none() : laid({out[-1]}, Layout::sliced)},
-        .out = {rows(out), stretched ? rows(out) : none()},
-        .call =
-            [=](Kernels& k, In in, In y) {
-              const Tensor* bias = plain ? nullptr : &in[2];
-              k.matmul(with_batches(in[0], out), with_batches(in[1], out), bias, alpha, y[0]);
-              if (stretched) k.copy(raw::matmul(in[0], in[1], alpha, bias), y[1]);
-            },
-        .loops =
-            [=](In in, In) {
-              const Numbers y = product(with_batches(in[0], out), with_batches(in[1], out), alpha, in[2]);
-              return Results{y, y};
-            },
-        .terms = {problem.a[-1]}});
+    both.push_back({"matmul", to_text(problem.a, " by ", problem.b, ", ", name, plain ? "" : ", scaled, with a bias"),
+        {a, b, plain ? none() : laid({out[-1]}, Layout::sliced)}, {rows(out), stretched ? rows(out) : none()},
+        [=](Kernels& k, In in, In y) {
+          const Tensor* bias = plain ? nullptr : &in[2];
+          k.matmul(with_batches(in[0], out), with_batches(in[1], out), bias, alpha, y[0]);
+          if (stretched) k.copy(raw::matmul(in[0], in[1], alpha, bias), y[1]);
+        },
+        [=](In in, In) {
+          const Numbers y = product(with_batches(in[0], out), with_batches(in[1], out), alpha, in[2]);
+          return Results{y, y};
+        },
+        {problem.a[-1]}});
   }
   return both;
 }
@@ -133,13 +128,9 @@ KernelCase matmul_gelu(const Shape& a, const Shape& b, bool more) {
     for (double& number : after) number = functions::Gelu::value(number, {});
     return Results{before, after};
   };
-  return {.kernel = "matmul_gelu",
-      .name = to_text(a, " by ", b, more ? ", with a bias" : ""),
-      .in = {rows(a), laid(b, Layout::permuted), more ? rows({b[1]}) : none()},
-      .out = {rows({a[0], b[1]}), rows({a[0], b[1]})},
-      .call = [=](Kernels& k, In in, In y) { k.matmul_gelu(in[0], in[1], more ? &in[2] : nullptr, y[0], y[1]); },
-      .loops = both,
-      .terms = {a[1]}};
+  return {"matmul_gelu", to_text(a, " by ", b, more ? ", with a bias" : ""),
+      {rows(a), laid(b, Layout::permuted), more ? rows({b[1]}) : none()}, {rows({a[0], b[1]}), rows({a[0], b[1]})},
+      [=](Kernels& k, In in, In y) { k.matmul_gelu(in[0], in[1], more ? &in[2] : nullptr, y[0], y[1]); }, both, {a[1]}};
 }
 KernelCase matmul_gelu_backward(const Shape& a, const Shape& b, bool more) {
   const auto both = [](In in, In) {
@@ -149,13 +140,9 @@ KernelCase matmul_gelu_backward(const Shape& a, const Shape& b, bool more) {
       sums[i % sums.size()] += y[i] *= functions::Gelu::derivative(before[i], {});
     return Results{y, sums};
   };
-  return {.kernel = "matmul_gelu_backward",
-      .name = to_text(a, " by ", b, more ? ", with sums" : ""),
-      .in = {rows(a), rows(b), rows({a[0], b[1]})},
-      .out = {rows({a[0], b[1]}), more ? rows({b[1]}) : none()},
-      .call = [](Kernels& k, In in, In y) { k.matmul_gelu_backward(in[0], in[1], in[2], y[0], y[1]); },
-      .loops = both,
-      .terms = {a[1]}};
+  return {"matmul_gelu_backward", to_text(a, " by ", b, more ? ", with sums" : ""),
+      {rows(a), rows(b), rows({a[0], b[1]})}, {rows({a[0], b[1]}), more ? rows({b[1]}) : none()},
+      [](Kernels& k, In in, In y) { k.matmul_gelu_backward(in[0], in[1], in[2], y[0], y[1]); }, both, {a[1]}};
 }
 KernelCase matmul_row_sums(const Shape& a, const Shape& b) {
   const auto both = [](In in, In) {
@@ -164,13 +151,9 @@ KernelCase matmul_row_sums(const Shape& a, const Shape& b) {
     for (std::size_t i = 0; i < numbers.size(); ++i) sums[i / (numbers.size() / sums.size())] += numbers[i];
     return Results{product(in[0], in[1], 1), sums};
   };
-  return {.kernel = "matmul_row_sums",
-      .name = to_text(a, " by ", b),
-      .in = {laid(a, Layout::permuted), rows(b)},
-      .out = {rows({a[0], b[1]}), rows({a[0]})},
-      .call = [](Kernels& k, In in, In y) { k.matmul_row_sums(in[0], in[1], y[0], y[1]); },
-      .loops = both,
-      .terms = {a[1]}};
+  return {"matmul_row_sums", to_text(a, " by ", b), {laid(a, Layout::permuted), rows(b)},
+      {rows({a[0], b[1]}), rows({a[0]})}, [](Kernels& k, In in, In y) { k.matmul_row_sums(in[0], in[1], y[0], y[1]); },
+      both, {a[1]}};
 }
 
 }  // namespace

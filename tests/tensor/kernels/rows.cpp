@@ -2,7 +2,6 @@
 #include <array>
 #include <limits>
 
-#include "autograd/ops.h"
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {
@@ -31,13 +30,9 @@ Numbers reduced(Reduction f, const Tensor& x, const Shape& to) {
   return {result.begin(), result.end()};
 }
 KernelCase reduce(Reduction f, const Operand& x, const Shape& shape, const Shape& to) {
-  return {.kernel = "reduce",
-      .name = to_text(f == Reduction::sum ? "sum of " : "maximum of ", shape, " to ", to),
-      .in = {x},
-      .out = {rows(to)},
-      .call = [f](Kernels& k, In in, In out) { k.reduce(f, in[0], out[0]); },
-      .loops = [=](In in, In) { return reduced(f, in[0], to); },
-      .terms = {std::max<index_t>(numel(to) > 0 ? numel(shape) / numel(to) : 1, 1)}};
+  return {"reduce", to_text(f == Reduction::sum ? "sum of " : "maximum of ", shape, " to ", to), {x}, {rows(to)},
+      [f](Kernels& k, In in, In out) { k.reduce(f, in[0], out[0]); }, [=](In in, In) { return reduced(f, in[0], to); },
+      {std::max<index_t>(numel(to) > 0 ? numel(shape) / numel(to) : 1, 1)}};
 }
 // Bit k of `axes`: axis k is summed.
 Shape without(Shape shape, unsigned axes) {
@@ -70,12 +65,8 @@ Numbers places_of_maxima(const Tensor& x) {
   return found;
 }
 KernelCase argmax(const Operand& x, index_t count) {
-  return {.kernel = "argmax",
-      .name = to_text(count, " rows"),
-      .in = {x},
-      .out = {of(DType::i64, rows({count}))},
-      .call = [](Kernels& k, In in, In out) { k.argmax(in[0], out[0]); },
-      .loops = [](In in, In) { return places_of_maxima(in[0]); }};
+  return {"argmax", to_text(count, " rows"), {x}, {of(DType::i64, rows({count}))},
+      [](Kernels& k, In in, In out) { k.argmax(in[0], out[0]); }, [](In in, In) { return places_of_maxima(in[0]); }};
 }
 
 void add_reductions(KernelCases& table) {
@@ -129,17 +120,13 @@ Numbers softmax_of(const Numbers& x, const Numbers& seen, index_t columns) {
   return y;
 }
 KernelCase softmax(const std::string& name, const Shape& shape, const Operand& seen) {
-  return {.kernel = "softmax",
-      .name = to_text(shape, ", ", name),
-      .in = {rows(shape), seen},
-      .out = {rows(shape)},
-      .call = [](Kernels& k, In in, In out) { k.softmax(in[0], in[1], out[0]); },
-      .loops =
-          [=](In in, In) {
-            const Numbers x = read(in[0]);
-            return softmax_of(x, in[1].defined() ? read(in[1]) : Numbers(x.size(), 1), shape[-1]);
-          },
-      .terms = {shape[-1]}};
+  return {"softmax", to_text(shape, ", ", name), {rows(shape), seen}, {rows(shape)},
+      [](Kernels& k, In in, In out) { k.softmax(in[0], in[1], out[0]); },
+      [=](In in, In) {
+        const Numbers x = read(in[0]);
+        return softmax_of(x, in[1].defined() ? read(in[1]) : Numbers(x.size(), 1), shape[-1]);
+      },
+      {shape[-1]}};
 }
 Numbers softmax_gradient(const Numbers& y, const Numbers& dy, index_t columns) {
   const std::size_t width = place(columns);
@@ -152,14 +139,11 @@ Numbers softmax_gradient(const Numbers& y, const Numbers& dy, index_t columns) {
   return dx;
 }
 KernelCase softmax_backward(const Shape& shape) {
-  return {.kernel = "softmax_backward",
-      .name = to_text(shape),
-      .in = {rows(shape), rows(shape)},
-      .out = {rows(shape)},
-      .call = [](Kernels& k, In in, In out) { k.softmax_backward(in[0], in[1], out[0]); },
-      .loops = [=](In in, In) { return softmax_gradient(read(in[0]), read(in[1]), shape[-1]); },
-      .terms = {shape[-1]},
-      .prepare = [](In in) { kernels(in[0]).softmax(in[0], {}, in[0]); }};
+  KernelCase row{"softmax_backward", to_text(shape), {rows(shape), rows(shape)}, {rows(shape)},
+      [](Kernels& k, In in, In out) { k.softmax_backward(in[0], in[1], out[0]); },
+      [=](In in, In) { return softmax_gradient(read(in[0]), read(in[1]), shape[-1]); }, {shape[-1]}};
+  row.prepare = [](In in) { kernels(in[0]).softmax(in[0], {}, in[0]); };
+  return row;
 }
 
 // A mask whose first row has no entry at all.
@@ -239,17 +223,15 @@ KernelCase norm(const OfNorm& of, bool added) {
     }
     return Results{x, y, mean, rstd};
   };
-  KernelCase row{.kernel = "norm",
-      .name = of.text(added ? ", of a sum" : ""),
-      .in = {rows(of.shape()), added ? rows(of.shape()) : none(), rows({of.width}),
-          of.centered ? rows({of.width}) : none()},
-      .out = {added ? rows(of.shape()) : none(), rows(of.shape()), of.centered ? wide(rows({of.count})) : none(),
+  KernelCase row{"norm", of.text(added ? ", of a sum" : ""),
+      {rows(of.shape()), added ? rows(of.shape()) : none(), rows({of.width}), of.centered ? rows({of.width}) : none()},
+      {added ? rows(of.shape()) : none(), rows(of.shape()), of.centered ? wide(rows({of.count})) : none(),
           wide(rows({of.count}))},
-      .call = [=](Kernels& k, In in,
-                  In out) { k.norm(in[0], in[1], in[2], in[3], of.epsilon(), out[0], out[1], out[2], out[3]); },
-      .loops = normed,
-      .terms = {of.width},
-      .launches = 1};
+      [=](Kernels& k, In in, In out) {
+        k.norm(in[0], in[1], in[2], in[3], of.epsilon(), out[0], out[1], out[2], out[3]);
+      },
+      normed, {of.width}};
+  row.launches = 1;
   if (added)
     row.composed = [=](Kernels& k, In in, In out) {
       k.binary(functions::Add{}, in[0], in[1], out[0]);
@@ -278,22 +260,20 @@ KernelCase norm_backward(const OfNorm& of, unsigned asked, bool added) {
     return Results{dx, dweight, dbias};
   };
   const auto if_asked = [=](unsigned bit, const Shape& shape) { return asked & bit ? rows(shape) : none(); };
-  return {.kernel = "norm_backward",
-      .name = of.text(added ? ", of a sum" : "") + to_text(", asked for ", asked),
-      .in = {rows(of.shape()), rows({of.width}), of.centered ? wide(rows({of.count})) : none(), wide(rows({of.count})),
+  KernelCase row{"norm_backward", of.text(added ? ", of a sum" : "") + to_text(", asked for ", asked),
+      {rows(of.shape()), rows({of.width}), of.centered ? wide(rows({of.count})) : none(), wide(rows({of.count})),
           added ? rows(of.shape()) : none(), rows(of.shape())},
-      .out = {if_asked(1, of.shape()), if_asked(2, {of.width}), if_asked(4, {of.width})},
-      .call = [](Kernels& k, In in,
-                  In out) { k.norm_backward(in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]); },
-      .loops = gradients,
-      .terms = {of.width, of.count},
-      .prepare =
-          [=](In in) {
-            const Tensor bias = of.centered ? in[1] : Tensor();
-            kernels(in[0]).norm(in[0], {}, in[1], bias, of.epsilon(), {}, Tensor::like(in[0]), in[2], in[3]);
-          },
-      .size = of.width <= 2 ? 1.0 : 0.0,
-      .launches = asked & 6 ? 2u : 1u};
+      {if_asked(1, of.shape()), if_asked(2, {of.width}), if_asked(4, {of.width})},
+      [](Kernels& k, In in, In out) {
+        k.norm_backward(in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]);
+      },
+      gradients, {of.width, of.count}};
+  row.prepare = [=](In in) {
+    const Tensor bias = of.centered ? in[1] : Tensor();
+    kernels(in[0]).norm(in[0], {}, in[1], bias, of.epsilon(), {}, Tensor::like(in[0]), in[2], in[3]);
+  };
+  row.size = of.width <= 2 ? 1.0 : 0.0, row.launches = asked & 6 ? 2u : 1u;
+  return row;
 }
 void add_norms(KernelCases& table) {
   // Backward goes over chunks of 16 rows or more; for each chunk a thread keeps two sums of every column that it has.
@@ -338,16 +318,12 @@ KernelCase cross_entropy(index_t count, index_t width) {
     });
     return Results{norm, loss};
   };
-  return {.kernel = "cross_entropy",
-      .name = to_text(count, " rows of ", width),
-      .in = {rows({count, width}), below(width, {count})},
-      .out = {wide(rows({count, 2})), wide(rows({count}))},
-      .call = [](Kernels& k, In in, In out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); },
-      .loops = losses,
-      .terms = {width},
-      .prepare = [=](In in) { in[1].data<index_t>()[0] = width - 1, in[1].data<index_t>()[1] = -7; },
-      .size = width == 1 ? 1.0 : 0.0,
-      .launches = 1};
+  KernelCase row{"cross_entropy", to_text(count, " rows of ", width), {rows({count, width}), below(width, {count})},
+      {wide(rows({count, 2})), wide(rows({count}))},
+      [](Kernels& k, In in, In out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); }, losses, {width}};
+  row.prepare = [=](In in) { in[1].data<index_t>()[0] = width - 1, in[1].data<index_t>()[1] = -7; };
+  row.size = width == 1 ? 1.0 : 0.0, row.launches = 1;
+  return row;
 }
 KernelCase cross_entropy_backward(index_t count, index_t width) {
   KernelCase row = cross_entropy(count, width);
@@ -379,13 +355,8 @@ KernelCase running_sum(const Shape& shape, bool reverse) {
       if (n % place(shape[-1]) != 0) y[reverse ? last - n : n] += y[reverse ? last - n + 1 : n - 1];
     return y;
   };
-  return {.kernel = "cumulative_sum",
-      .name = to_text(shape, reverse ? ", from the end" : ""),
-      .in = {rows(shape)},
-      .out = {rows(shape)},
-      .call = [=](Kernels& k, In in, In out) { k.cumulative_sum(in[0], reverse, out[0]); },
-      .loops = sums,
-      .terms = {shape[-1]}};
+  return {"cumulative_sum", to_text(shape, reverse ? ", from the end" : ""), {rows(shape)}, {rows(shape)},
+      [=](Kernels& k, In in, In out) { k.cumulative_sum(in[0], reverse, out[0]); }, sums, {shape[-1]}};
 }
 // From 16 bits into f32, or from f32 into 16 bits: the bits of a cast before the sums, or after them.
 KernelCase mixed_sum(const Shape& shape, bool reverse, bool widens) {

@@ -1,6 +1,5 @@
 // Rows of kernels of an optimiser's step, and of random numbers.
 #include "tensor/adam.h"
-#include "tensor/random.h"
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {
@@ -48,12 +47,9 @@ Operand controls_of(const AdamStep& step, double max_norm, double loss_scale) {
 KernelCase adam(const std::string& name, const std::vector<Part>& parts, const AdamStep& step, bool with_controls) {
   AdamStep said = step;
   if (with_controls) said.gradient_scale = 77, said.learning_rate = 88, said.step = 99;  // not used
-  KernelCase row{.kernel = "adam_all",
-      .name = name,
-      .call = [=](Kernels& k, In in, In out) { k.adam_all(said, in.back(), entries_of(in, out)); },
-      .loops = [=](In in, In out) { return adam_of(step, entries_of(in, out)); },
-      .terms = {4},
-      .dtypes = {DType::f32}};
+  KernelCase row{"adam_all", name, {}, {},
+      [=](Kernels& k, In in, In out) { k.adam_all(said, in.back(), entries_of(in, out)); },
+      [=](In in, In out) { return adam_of(step, entries_of(in, out)); }, {4}, {DType::f32}};
   row.composed = [=](Kernels& k, In in, In out) {
     for (const AdamEntry& entry : entries_of(in, out)) {
       k.adam_all(said, in.back(), {&entry, 1});
@@ -125,13 +121,8 @@ KernelCase sum_of_squares(const std::vector<Part>& parts, double unit) {
       for (const double number : read(x)) sum += number / unit * (number / unit);
     return Numbers{static_cast<double>(sum)};
   };
-  KernelCase row{.kernel = "sum_of_squares",
-      .name = to_text(parts.size(), " in units of ", unit),
-      .out = {of(DType::f64, rows({1}))},
-      .call = [=](Kernels& k, In in, In out) { k.sum_of_squares(in, unit, out[0]); },
-      .loops = total,
-      .terms = {10000},
-      .dtypes = {DType::f32}};
+  KernelCase row{"sum_of_squares", to_text(parts.size(), " in units of ", unit), {}, {of(DType::f64, rows({1}))},
+      [=](Kernels& k, In in, In out) { k.sum_of_squares(in, unit, out[0]); }, total, {10000}, {DType::f32}};
   for (const Part& part : parts) row.in.push_back(numbers(part, part.gradient));
   return row;
 }
@@ -145,14 +136,9 @@ KernelCase clip_scale(double number, double max_norm) {
         std::isfinite(norm) ? std::min(1.0, max_norm / norm) / loss_scale : std::nan("");
     return all;
   };
-  return {.kernel = "clip_scale",
-      .name = to_text("the root of ", number, " to ", max_norm),
-      .in = {chosen({number}, {1}, DType::f64)},
-      .out = {controls_of({1e-2, 0.9, 0.99, 1e-8, 0.1, 0.01, 0.5, 3}, max_norm, loss_scale)},
-      .call = [](Kernels& k, In in, In out) { k.clip_scale(in[0], out[0]); },
-      .loops = controls,
-      .terms = {0},
-      .dtypes = {DType::f64}};
+  return {"clip_scale", to_text("the root of ", number, " to ", max_norm), {chosen({number}, {1}, DType::f64)},
+      {controls_of({1e-2, 0.9, 0.99, 1e-8, 0.1, 0.01, 0.5, 3}, max_norm, loss_scale)},
+      [](Kernels& k, In in, In out) { k.clip_scale(in[0], out[0]); }, controls, {0}, {DType::f64}};
 }
 
 // ---- Random numbers, which tests/tensor/random.cpp checks on the CPU.
@@ -160,16 +146,12 @@ KernelCase clip_scale(double number, double max_norm) {
 const Stream stream(7, "kernels", 3);
 KernelCase random(const char* kernel, const std::function<void(Kernels&, const Tensor&)>& draw,
     const std::function<double(std::uint64_t, DType)>& number) {
-  return {.kernel = kernel,
-      .name = "101",
-      .out = {rows({101})},
-      .call = [=](Kernels& k, In, In out) { draw(k, out[0]); },
-      .loops =
-          [=](In, In out) {
-            Numbers all;
-            for (std::uint64_t n = 0; n < 101; ++n) all.push_back(number(n, out[0].dtype()));
-            return all;
-          }};
+  return {kernel, "101", {}, {rows({101})}, [=](Kernels& k, In, In out) { draw(k, out[0]); },
+      [=](In, In out) {
+        Numbers all;
+        for (std::uint64_t n = 0; n < 101; ++n) all.push_back(number(n, out[0].dtype()));
+        return all;
+      }};
 }
 
 }  // namespace

@@ -138,41 +138,6 @@ void expect_same_bits(const Tensors& got, const Tensors& expected) {
 
 namespace {
 
-// Returns duals with their tangents times h added to their values, as f64.
-Tensors moved(const Tensors& all, double h) {
-  Tensors result;
-  for (const Tensor& x : all) {
-    result.push_back(x);
-    if (!x.defined() || x.dtype() != DType::dual) continue;
-    Numbers values = read(x), tangents = read(x, true);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += h * tangents[i];
-    result.back() = Tensor::of(values, x.shape(), DType::f64);
-  }
-  return result;
-}
-
-// Compares with a small step of the loops along the tangents.
-void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
-  constexpr double h = 1e-5;
-  const auto above = row.loops(moved(start.in, h), moved(start.out, h)),
-             here = row.loops(moved(start.in, 0), moved(start.out, 0)),
-             below = row.loops(moved(start.in, -h), moved(start.out, -h));
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    if (!outputs[k].defined() || outputs[k].dtype() != DType::dual) continue;
-    const Numbers got = read(outputs[k], true);
-    double most = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      if (std::isnan(above[k][i])) continue;  // nor does NaN
-      if (std::fabs(above[k][i] - 2 * here[k][i] + below[k][i]) > 1e-8 * std::max(1.0, std::fabs(here[k][i])))
-        continue;  // the step crosses a kink
-      const double slope = above[k][i] == below[k][i] ? 0 : (above[k][i] - below[k][i]) / (2 * h);
-      const double off = std::fabs(got[i] - slope) / std::max(1.0, std::fabs(slope));
-      most = off <= most ? most : off;  // a NaN stays
-    }
-    CHECK(most < 1e-7);
-  }
-}
-
 void expect_untouched_around(const Tensor& y, const Tensor& before) {
   if (y.is_contiguous() && y.numel() == before.numel()) return;
   const Tensor now = raw::copy(whole(y));
@@ -235,7 +200,6 @@ void walk_on_cpu(const KernelCases& rows) {
       };
       const Given one = run(1, row.call);
       check(one);
-      if (row.loops && draw.dtype == DType::dual) expect_tangents(row, before, one.out);
       if (draw.layout != Layout::contiguous) return;
       for (const int count : {2, 3}) {
         CAPTURE(count);

@@ -55,12 +55,12 @@ struct KernelCase {
   std::function<Results(In in, In out)> loops = {};
   // The number of terms in each number of an output; the last entry is for all further outputs. 0: nothing is rounded.
   std::vector<index_t> terms = {1};
+  std::vector<DType> dtypes = floating_dtypes;
+  bool any_strides = false;                 // in every layout of operands from any()
   std::function<void(In in)> prepare = {};  // makes inputs consistent with each other, in place
   double size = 0;                          // size of the terms that cancel, if only their rounding is left
-  std::vector<DType> dtypes = floating_dtypes;
-  bool any_strides = false;      // in every layout of operands from any()
-  bool on_cpu_alone = false;     // too large for an emulator
-  decltype(call) composed = {};  // the same by several calls: equal bits
+  bool on_cpu_alone = false;                // too large for an emulator
+  decltype(call) composed = {};             // the same by several calls: equal bits
   bool of_a_transformer = false;
   std::uint64_t launches = 0;  // on a GPU, in f32 and bf16; 0: it depends
 
@@ -83,8 +83,8 @@ struct Given {
 };
 Given given(const KernelCase& row, Draw draw);
 Tensors twins(const Tensors& all);  // copies, with the rest of their storages
-// Runs rows on the CPU, in every dtype and layout. Expects the numbers of the loops, or those in duals; duals with the
-// slope of the loops as tangent; no other writes; the same bits on 1, 2 and 3 threads, and by the calls that a row
+// Runs rows on the CPU, in every dtype and layout. Expects the numbers of the loops, or those in duals; no
+// other writes; the same bits on 1, 2 and 3 threads, and by the calls that a row
 // fuses.
 void walk_on_cpu(const KernelCases& rows);
 // Calls f(draw) for each dtype and layout that a row runs in.

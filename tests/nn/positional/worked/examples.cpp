@@ -1,65 +1,115 @@
-// The worked numbers of single schemes: none, absolute ones, ALiBi, rotary ones, and CoPE as in its paper. Checks that
-// every example of the file is run, and ALiBi's slopes. The other families have a file each.
+// Worked numbers of every scheme: values, intermediates and gradients, by every executor. examples.json was made by an
+// independent implementation in PyTorch, later.json, of the schemes that came after the papers, by tests/torch/test_worked.py.
+#include "examples/whence/verify/probe_run.h"
+#include "nn/attention/plan.h"
 #include "nn/positional/alibi_slopes.h"
-#include "tests/nn/positional/worked/worked.h"
+#include "nn/scheme_registry.h"
+#include "tests/support/json.h"
+#include "tests/support/programs.h"
+#include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::test;
+using nlohmann::json;
 
 namespace {
 
-const std::map<std::string, std::string> cope_letters{{"e", "table"}};
-const std::vector<std::string> cope_unseen{"pos_raw", "z"};
-const std::vector<Intermediate> bias{{"bias", "bias"}}, rotated{{"q_rot", "rotated_q"}, {"k_rot", "rotated_k"}},
-    cope_seen{{"gates", "gates"}, {"pos", "positions"}, {"cope_bias", "position_logit"}},
-    cope_and_rope_seen{{"pos", "positions"}, {"cope_bias", "position_logit"}};
-
-Setting cope(const std::string& name, const std::string& scheme) {
-  return {name, scheme, cope_letters, cope_seen, cope_unseen};
+json worked(const std::string& file) {
+  return json_of(text_of(source_folder() + "/tests/nn/positional/worked/" + file + ".json"));
 }
 
-std::vector<Setting> settings() {
-  std::vector<Setting> all{{"nope", "none"}, {"ape_learned", "absolute(rows=6)", {{"P", "table"}}},
-      {"ape_sinusoidal_interleaved", "sinusoidal"}, {"ape_sinusoidal_concat", "sinusoidal(layout=concat)"},
-      {"alibi_causal", "alibi", {}, bias}, bidirectional({"alibi_bidirectional_ruoss", "alibi", {}, bias}),
-      {"rope_half", "rope", {}, rotated}, {"rope_interleaved", "rope(layout=interleaved)", {}, rotated},
-      {"rope_pi", "interpolated(rope, factor=4)", {}, rotated}, cope("cope_listing1", "cope(p_max=2)"),
-      cope("cope_noclamp", "cope(p_max=4)"), cope("cope_val_gates", "cope(p_max=2, gates=values)"),
-      {"cope_shared_two_layers", "cope(p_max=2)", cope_letters},
-      {"cope_plus_rope", "cope(p_max=2) + rope", cope_letters, cope_and_rope_seen},
-      {"cope_plus_rope_zrot", "cope(p_max=2, z_from=rotated) + rope", cope_letters, cope_and_rope_seen}};
-  Setting ram = cope("cope_ram_default", "cope(p_max=2, z_scale=head)");
-  ram.intermediates.back().factor =
-      1 / std::sqrt(2.0);  // the file has q.e before scaling, our probe has the bias added to the scores
-  Setting separate = cope("cope_sep_keys", "cope(p_max=2, gates=separate_keys)");
-  separate.identity = "gate_key";
-  all.insert(all.end(), {ram, separate, kinked(cope("cope_saturated", "cope(p_max=3)"))});
+NamedTensors tensors_of(const json& entries) {
+  NamedTensors all;
+  for (const auto& [name, entry] : entries.items())
+    all.emplace_back(name, Tensor::of(entry.at("data").get<std::vector<double>>(),
+                               Shape(entry.at("shape").get<std::vector<index_t>>()), DType::f64));
   return all;
 }
 
-const WorkedFamily family(settings());
+void check_example(const json& each) {
+  ProbeInput input = probe_input_of("", tensors_of(each.at("given")), each.at("scheme"), DType::f64, {});
+  CHECK(input.drawn.empty());
+  Sequence& sequence = input.given.sequence;
+  sequence.causal = !each.contains("bidirectional");
+  const bool of_logits = input.cotangent_logits.defined();
+  for (const Executor executor : all_executors) {
+    CAPTURE(std::string(name_of(executor)));
+    if (!refusal_of(executor, input.scheme->stages()).empty()) continue;
+    const bool all = executor == Executor::reference;  // the others show no pairs, and hold no logits
+    if (!all) input.cotangent_logits = {};
+    std::map<std::string, Tensor> made;
+    for (const auto& [name, tensor] : run_probe(input, executor).tensors) made[name] = tensor;
+    for (const auto& expected : tensors_of(each.at("expected"))) {
+      const std::string& name = expected.first;
+      const Tensor& wanted = expected.second;
+      CAPTURE(name);
+      if (!all && (!made.contains(name) || (of_logits && name.starts_with("gradient.")))) continue;
+      REQUIRE(made.contains(name));
+      const bool by_pair = wanted.rank() == 4 && wanted.size(2) == sequence.rows && wanted.size(3) == sequence.keys &&
+                           (name == "logits" || !(wanted.shape() == input.given.query.shape()));
+      const auto visible = [&](const Tensor& x) { return by_pair ? sequence.masked(x) : x; };
+      CHECK(distance(visible(expand(made[name], wanted.shape())), visible(wanted)) < 1e-12);
+    }
+  }
+}
 
 }  // namespace
 
-TEST_CASE("worked examples: none, absolute, ALiBi, rotary, CoPE") { check_worked(family); }
-
-TEST_CASE("worked examples: every one of the file is run by one of these tests") {
-  std::vector<std::string> run = WorkedFamily::names(), listed;
-  for (const json& each : worked_file().at("examples")) listed.push_back(each.at("name"));
-  REQUIRE(listed.size() == 75);
-  std::string wrong;
-  for (const std::string& name : listed)
-    if (std::count(run.begin(), run.end(), name) != 1) wrong += " " + name;
-  CHECK_MESSAGE(wrong.empty(), "not run exactly once:" << wrong);
-  CHECK(run.size() == listed.size());
+TEST_CASE("worked examples: the papers' schemes, and those that came after them") {
+  for (const auto& [file, count] : {std::pair{"examples", 74u}, {"later", 41u}}) {
+    const json all = worked(file).at("examples");
+    CHECK(all.size() >= count);
+    for (const json& each : all) {
+      CAPTURE(each.value("name", each.at("scheme")));
+      check_example(each);
+    }
+  }
 }
 
-TEST_CASE("ALiBi's slopes for every number of heads in the table") {
-  CHECK(worked_file().at("alibi_slopes").size() == 10);
-  for (const auto& [heads, slopes] : worked_file().at("alibi_slopes").items()) {
-    const auto count = static_cast<index_t>(slopes.size());
-    CHECK(heads == std::to_string(count));
-    const std::vector<double> found = alibi_slopes(count);
+TEST_CASE("worked examples: rotations' speeds and magnitudes, those of transformers' configurations among them") {
+  for (const char* file : {"examples", "later"}) {
+    for (const json& each : worked(file).at("rotations")) {
+      const std::string text = each.at("scheme");
+      CAPTURE(text);
+      const index_t head_dim = each.at("head dim"), tokens = each.at("tokens"), pairs = head_dim / 2;
+      const auto scheme = parse_schemes(text)[0].make({head_dim, 1, tokens});
+      // At position 1 a pair (1, 0) becomes magnitude (cos theta, sin theta).
+      const Shape half{1, 1, 1, pairs};
+      Tensor q = concat_along(3, {Tensor::ones(half, DType::f64), Tensor::zeros(half, DType::f64)}), k = q;
+      AttendContext context;
+      static_cast<Sequence&>(context) = Sequence::run(tokens);
+      context.positions.query = context.positions.key = Tensor::ones({1}, DType::f64);
+      context.positions.tokens = {tokens};
+      const Stages stages = Stages::of({scheme.get()});
+      stages.rotates.at(0).scheme->rotate(q, k, stages.rotates.at(0).at(context));
+      REQUIRE(std::ssize(each.at("theta")) == pairs);
+      for (index_t m = 0; m < pairs; ++m) {
+        const double cosine = q.at({0, 0, 0, m}), sine = q.at({0, 0, 0, m + pairs}), theta = each.at("theta").at(m);
+        CHECK(std::fabs(std::atan2(sine, cosine) - theta) <= 1e-14 + 1e-12 * theta);
+        CHECK(std::hypot(sine, cosine) == doctest::Approx(each.at("magnitude").get<double>()).epsilon(1e-14));
+      }
+    }
+  }
+}
+
+TEST_CASE("worked examples: ALiBi's slopes, and T5's buckets far beyond an example's length") {
+  const json file = worked("examples");
+  for (const json& slopes : file.at("alibi_slopes")) {
+    const std::vector<double> found = alibi_slopes(std::ssize(slopes));
     for (std::size_t h = 0; h < found.size(); ++h) CHECK(std::fabs(found[h] - slopes[h].get<double>()) < 1e-15);
+  }
+  const auto t5 = parse_schemes("t5")[0].make({4, 1, 8});
+  t5->to(DType::f64);
+  raw::copy_into(reshape(Tensor::arange(32, DType::f64), {32, 1}), parameter(*t5, "table"));  // bucket n adds n
+  for (const bool causal : {true, false}) {
+    const json& buckets = file.at(causal ? "t5_bucket_32_128_causal" : "t5_bucket_32_128_bidirectional_relpos");
+    CHECK(buckets.size() > 15);
+    for (const auto& [steps, bucket] : buckets.items()) {  // i - j; in the second table j - i
+      AttendContext at;
+      at.causal = causal, at.content_scores = Tensor::zeros({1, 1, 1, 1}, DType::f64);
+      at.positions.query = Tensor::zeros({1}, DType::f64);
+      at.positions.key = Tensor::full({1}, std::stod(steps) * (causal ? -1 : 1), DType::f64);
+      CHECK(dynamic_cast<const BiasesScores&>(*t5).bias(at).item() == bucket.get<double>());
+    }
   }
 }

@@ -1,6 +1,6 @@
 // The first rung of tiled attention: one query of CoPE in plain loops. heads.h and programs/row_scan.h compute the same
 // for a block of queries and a tile of keys at once. tests/tensor/cpu/tiles/rung.cpp compares this with the reference
-// executor, and the tiles with this.
+// executor; tests/nn/attention/executor.cpp compares the tiles with it.
 //   s_j = scale q.k_j,  g_j = 1 / (1 + e^{-s_j})              scores, and gates: does key j count?        (CoPE, Eq. 3)
 //   p_j = min(g_j + ... + g_i, p_max)                         how many count from key j up to the query i      (Eq. 4)
 //   a_j = s_j + (1-w) z[floor p_j] + w z[ceil p_j],  w = p_j - floor p_j                                    (Listing 1)
