@@ -1,5 +1,5 @@
 """Compares random graphs of whence's ops with the same graphs in PyTorch, for a Python that has both: value and gradients in float64.
-Usage: beside_torch.py SEED SECONDS    prints like whence_graph"""
+Usage: beside_torch.py SEED SECONDS"""
 import random
 import sys
 import time

@@ -1,8 +1,6 @@
-// The readers of files and texts on arbitrary bytes: a target of libFuzzer per format, and without these a plain
-// mutator.
-//   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
-//   whence_parsers FORMAT FILE                                    reads FILE
-//   whence_fuzz (cmake --preset fuzz): WHENCE_FUZZ=FORMAT whence_fuzz [options of libFuzzer] SEEDS
+// The readers of files and texts on mutated bytes.
+//   whence_parsers FORMAT SEEDS SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
+//   whence_parsers FORMAT FILE                         reads FILE
 // Whatever the bytes are, a reader returns or throws InputError, within a second and within 200 MB.
 #include <sys/resource.h>
 #include <unistd.h>
@@ -140,23 +138,6 @@ bool taken(const std::string& format, const Bytes& bytes) {
   } catch (const InputError&) { return false; }
 }
 
-}  // namespace
-
-#ifdef WHENCE_FUZZ
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const char* const format = std::getenv("WHENCE_FUZZ");
-  if (format == nullptr || !formats.contains(format)) {
-    std::cerr << "WHENCE_FUZZ: a format required:";
-    for (const auto& known : formats) std::cerr << ' ' << known.first;
-    std::cerr << '\n';
-    std::_Exit(2);
-  }
-  (void)taken(format, Bytes(reinterpret_cast<const char*>(data), size));
-  return 0;
-}
-#else
-namespace {
-
 class Mutator {
  public:
   Mutator(std::vector<Bytes> seeds, std::vector<Bytes> words, std::uint64_t seed)
@@ -210,23 +191,15 @@ Bytes content(const fs::path& path) {
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
-// Returns the words of an AFL dictionary: "name=" and then a word in quotes, with \xHH.
-std::vector<Bytes> words_of(const fs::path& path) {
-  std::vector<Bytes> words = {"0", "-1", "\"", "{", "[", Bytes(1, '\0'), "9223372036854775808", "\xff"};
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t from = line.find('"'), to = line.rfind('"');
-    if (line.starts_with("#") || from >= to) continue;
-    Bytes word;
-    for (std::size_t k = from + 1; k < to; ++k)
-      if (line[k] != '\\')
-        word += line[k];
-      else if (line[k + 1] == 'x')
-        word += static_cast<char>(std::stoi(line.substr(k + 2, 2), nullptr, 16)), k += 3;
-      else
-        word += line[++k];
-    words.push_back(word);
-  }
+// Returns the words of the seeds, and some that readers stumble on.
+std::vector<Bytes> words_of(const std::vector<Bytes>& seeds) {
+  std::vector<Bytes> words = {"-1", "\"", "[[", "{}", Bytes(1, '\0'), "\n\n\n", "9223372036854775808", "1e400", "nan",
+      "\xff", "\\u0000", "\\ud800"};
+  for (const Bytes& seed : seeds)
+    for (std::size_t at = 0, end = 0; at < std::min<std::size_t>(seed.size(), 4096); at = end) {
+      end = std::min(seed.find_first_of(" ,:[]{}()\n", at + 1), seed.size());
+      words.push_back(seed.substr(at, end - at));
+    }
   return words;
 }
 
@@ -269,9 +242,8 @@ int mutate(const std::string& format, Mutator mutator, double seconds, const fs:
 }  // namespace
 
 int main(int count, char** arguments) {
-  if ((count != 3 && count != 7) || !formats.contains(arguments[1])) {
-    std::cerr
-        << "whence_parsers: FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
+  if ((count != 3 && count != 6) || !formats.contains(arguments[1])) {
+    std::cerr << "whence_parsers: FORMAT SEEDS SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
     for (const auto& known : formats) std::cerr << ' ' << known.first;
     std::cerr << '\n';
     return 2;
@@ -282,8 +254,7 @@ int main(int count, char** arguments) {
   }
   std::vector<Bytes> seeds = {Bytes()};
   for (const auto& entry : fs::directory_iterator(arguments[2])) seeds.push_back(content(entry.path()));
-  Mutator mutator(seeds, words_of(arguments[3]), std::strtoull(arguments[4], nullptr, 16));
-  return mutate(arguments[1], std::move(mutator), std::atof(arguments[5]),
-      fs::path(arguments[6]) / (std::string(arguments[1]) + ".input"));
+  Mutator mutator(seeds, words_of(seeds), std::strtoull(arguments[3], nullptr, 16));
+  return mutate(arguments[1], std::move(mutator), std::atof(arguments[4]),
+      fs::path(arguments[5]) / (std::string(arguments[1]) + ".input"));
 }
-#endif

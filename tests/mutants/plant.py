@@ -20,9 +20,8 @@ SWITCH = "\n#include <cstdlib>\nextern const int whence_mutant;\nconst int whenc
 
 
 def mutants():
-    blocks = (HERE / "list.txt").read_text().split("\n\n")[1:]
-    for number, block in enumerate(blocks, 1):
-        head, right, wrong = block.strip().split("\n")
+    lines = (HERE / "list.txt").read_text().partition("\n\n")[2].splitlines()
+    for number, (head, right, wrong) in enumerate(zip(*[iter(lines)] * 3, strict=True), 1):
         name, file, *tests = head.split()
         yield {"number": number, "name": name, "file": file, "tests": tests, "right": right[2:], "wrong": wrong[2:]}
 
