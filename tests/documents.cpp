@@ -184,16 +184,6 @@ TEST_CASE("documents: every file that a document points to is there") {
   }
 }
 
-TEST_CASE("documents: every script that a line of a document runs by its name may be run") {
-  for (const std::string& document : test::documents())
-    for (const auto& line :
-        all_matches(text_of(root / document), R"(^(\./)?((examples|tests|\.ci|cuda)/[a-z_/.]+)( |$))")) {
-      const fs::path script = root / line[2];
-      CHECK_MESSAGE(
-          (fs::status(script).permissions() & fs::perms::owner_exec) != fs::perms::none, document, ": ", line[2]);
-    }
-}
-
 TEST_CASE("documents: every erratum that a comment refers to is there") {
   const std::string errata = text_of(root / "nn/errata.md");
   for (const std::string folder : {"autograd", "nn", "examples", "tests"}) {
@@ -205,14 +195,6 @@ TEST_CASE("documents: every erratum that a comment refers to is there") {
         }
       }
     }
-  }
-}
-
-TEST_CASE("documents: every header, and every source file without one, says in its first line what it is") {
-  for (const std::string folder : {"tensor", "autograd", "nn", "cuda", "examples", "tests"}) {
-    for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".cu"}))
-      if (file.extension() == ".h" || !fs::exists(fs::path(file).replace_extension(".h")))
-        CHECK_MESSAGE(text_of(file).starts_with("// "), file.string());
   }
 }
 

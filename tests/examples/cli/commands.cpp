@@ -1,8 +1,5 @@
 // whence's commands: they are listed, explained and completed by shells, and documents name them correctly.
-#include <doctest/doctest.h>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -92,27 +89,19 @@ TEST_CASE("commands: --help lists each, each explains itself") {
 TEST_CASE("commands: schemes and tasks list what there is and show one") {
   const std::string schemes = run({"schemes"}).out, two = run({"schemes", "rope", "cope"}).out;
   for (const char* name : {"\ncope ", "\ndape(SCHEME) ", "\nrope "}) CHECK(has(schemes, name));
-  CHECK(two.starts_with("rope: "));
-  CHECK(has(two, "dims make"));
-  CHECK(has(two, "Contextual Position"));
-  CHECK(has(two, "+ 1 rows; in [1"));
-  CHECK_FALSE(has(two, "\nalibi:"));
+  CHECK((two.starts_with("rope: ") && has(two, "\ncope: ") && !has(two, "\nalibi:")));
   const std::string on_gpu = run({"schemes", "--executors", "cuda"}).out;
   const auto row_of = [&](const std::string& scheme) {
     const std::size_t at = on_gpu.find('\n' + scheme + ' ');
     return at == std::string::npos ? std::string() : on_gpu.substr(at + 1, on_gpu.find('\n', at + 1) - at - 1);
   };
-  CHECK(has(row_of("cope"), " tiled"));
+  for (const char* scheme : {"cope", "shaw"}) CHECK(has(row_of(scheme), " tiled"));
   CHECK(has(row_of("cope(p_max=3, interpolation=equation5)"), "tiled: interpolation=equation5"));
   CHECK(row_of("cope(p_max=2)").empty());  // as cope
-  CHECK_FALSE(has(run({"schemes", "rope", "--executors", "cuda"}).out, "\ncope"));
-  CHECK(has(row_of("shaw"), " tiled"));
   CHECK(has(row_of("stick_breaking"), " reference  not tiled:"));
-  CHECK(has(run({"tasks", "lm"}).out, "next token"));
   const std::string tasks = run({"tasks"}).out, flip_flop = run({"tasks", "flip_flop"}).out;
-  for (const char* name : {"\nflip_flop ", "\nbucket_sort ", "\nlm "}) CHECK(tasks.find(name) != std::string::npos);
-  for (const char* text : {"dense", "steps=1500", "first bit"})
-    CHECK_MESSAGE(flip_flop.find(text) != std::string::npos, flip_flop);
+  for (const char* name : {"\nflip_flop ", "\nbucket_sort ", "\nlm "}) CHECK(has(tasks, name));
+  for (const char* text : {"dense", "steps=1500", "first bit"}) CHECK_MESSAGE(has(flip_flop, text), flip_flop);
 }
 
 TEST_CASE("commands: every command that the documents name exists, with the options that they give it") {

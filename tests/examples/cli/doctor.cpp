@@ -1,5 +1,4 @@
 // doctor: what it prints of this machine, and a fault that it names.
-#include <doctest/doctest.h>
 
 #include "tests/support/programs.h"
 

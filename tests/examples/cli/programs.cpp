@@ -1,14 +1,8 @@
 // The programs as a user meets them: exit codes, one-line errors, nothing half-written.
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
 
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 
 using namespace whence::test;
 namespace fs = std::filesystem;

@@ -1,12 +1,9 @@
 // `train lm` as a user runs it: repeated, refused with bad text; and text drawn from its model.
-#include <doctest/doctest.h>
-#include <filesystem>
 
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/random.h"
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -99,22 +96,19 @@ TEST_CASE("train FILE: its content says whether it is text or questions") {
     questions += nlohmann::json{{"question", to_text(k, " ?")}, {"answer", "yes"}}.dump() + '\n';
   }
   const std::string sizes = " --dim 16 --layers 1 --heads 2 --steps 2 --batch 2 --warm-up 1 --quiet --out ";
-  for (const char* name : {"text.jsonl", "text.ndjson", "text.json"}) {
+  for (const char* name : {"text.jsonl", "text.json"}) {
     write_file(name, text);
     const Outcome trained = done(to_text("train ", name, " --length 8 --evaluate-to 1", sizes, name, "-run"));
     CHECK_MESSAGE(has(trained.out, "training: "), trained.out);
     CHECK(has(trained.out, "36 documents"));
   }
-  // Looked at as it was trained.
   write_file("plain.txt", "the cat sat on the mat.the cat sat on the mat.");
   const auto loss_of = [](const std::string& more) {
     const std::string out = done("look --causes " + more).out;
     return out.substr(0, out.find("; "));
   };
-  CHECK(loss_of("text.json-run") == loss_of("text.json-run --text plain.txt"));
-  CHECK(loss_of("text.json-run --text text.jsonl") == loss_of("text.json-run"));
-  CHECK(has(done("look --causes text.json-run --prompt 'the cat sat on the mat'").out, "note 13 tokens"));
-  for (const char* name : {"questions.jsonl", "questions.ndjson", "questions.txt"}) {
+  CHECK(loss_of("text.json-run") == loss_of("text.json-run --text plain.txt"));  // looked at as it was trained
+  for (const char* name : {"questions.jsonl", "questions.txt"}) {
     write_file(name, questions);
     CHECK(has(done(to_text("train ", name, sizes, name, "-run")).out, "4 of 40 lines"));
   }

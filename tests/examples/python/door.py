@@ -120,13 +120,6 @@ def test_ops_refuse_what_would_not_fit():
     assert min(count.values()) > 100
 
 
-def test_gradcheck():
-    for name in ("softmax", "cope(p_max=3)"):
-        found = whence.gradcheck(name)
-        assert found["ok"] and 0 < found["duals"] < 1e-12
-    refused("did you mean 'softmax'", whence.gradcheck, "softmaxx")
-
-
 # ---- Runs of train, loaded and inspected
 
 
