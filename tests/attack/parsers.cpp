@@ -91,31 +91,6 @@ void parse_scheme(const Bytes& bytes) {
     throw std::logic_error("the canonical text is another scheme");
 }
 
-void parse_options(const Bytes& bytes) {
-  std::int64_t whole = 3;
-  std::uint64_t seed = 0;
-  double number = 0.5;
-  std::string text, choice = "rope";
-  std::vector<std::string> names;
-  bool flag = false;
-  CommandLine line("attack", "reads options");
-  line.integer<std::int64_t>("steps", &whole, {1, 1000}, {"steps"}).integer<std::uint64_t>("seed", &seed, {}, {"seed"});
-  line.number("rate", &number, {0, 1, true}, {"rate"}).text("out", &text, {"out"});
-  line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"})
-      .flag("quiet", &flag, {"quiet"})
-      .names("TASK", &names, "tasks");
-  std::vector<std::string> words;
-  for (const char byte : bytes)
-    if (byte == '\n' || byte == '\0')
-      words.emplace_back();
-    else if (words.empty())
-      words.emplace_back(1, byte);
-    else
-      words.back() += byte;
-  if (!line.parse(words) && (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
-    throw std::logic_error("a value beyond its range was taken");
-}
-
 void parse_checkpoint(const Bytes& bytes) {
   on_damage.accept = true;  // otherwise the seal would refuse nearly all inputs
   (void)read_training_state(fs::path(file_of(bytes, "weights.safetensors")).parent_path());
@@ -126,7 +101,6 @@ const std::map<std::string, Parse> formats = {
     {"safetensors", [](const Bytes& bytes) { (void)read_safetensors(file_of(bytes)); }},
     {"given", [](const Bytes& bytes) { (void)look::read_given(file_of(bytes), DType::f64); }},
     {"checkpoint", parse_checkpoint}, {"run", parse_run}, {"jsonl", parse_jsonl}, {"scheme", parse_scheme},
-    {"options", parse_options},
     {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
     {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};
 

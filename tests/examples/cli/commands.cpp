@@ -1,7 +1,5 @@
 // whence's commands: they are listed, explained and completed by shells, and documents name them correctly.
 #include <algorithm>
-#include <set>
-#include <sstream>
 
 #include "tests/support/programs.h"
 
@@ -21,44 +19,13 @@ std::vector<Words> all_commands() {
   return commands;
 }
 
-// Splits a document's command line into words, up to the shell's own syntax: comments, pipes, ends of commands.
-Words words_of(const std::string& line) {
-  Words words;
-  std::string word;
-  char quote = 0;
-  for (const char c : line + ' ') {
-    if (quote ? c == quote : c == '"' || c == '\'') {
-      quote = quote ? 0 : c;
-    } else if (!quote && (c == '#' || c == '|' || c == ';' || c == '>' || c == ')' || c == '<')) {
-      break;
-    } else if (!quote && c == ' ') {
-      if (!word.empty()) words.push_back(word);
-      word.clear();
-    } else {
-      word += c;
-    }
-  }
-  return words;
-}
-
-// Returns every "whence COMMAND ..." of a document: in blocks, after a shell's $ and `do`, and between backticks.
+// Returns the words of every "whence COMMAND ..." of a document: between backticks, or what a shell is given.
 std::vector<Words> commands_in(const std::string& path) {
   std::vector<Words> found;
-  bool block = false, shell = false;
-  for (const std::string& line : lines_of(text_of(source_folder() + "/" + path))) {
-    if (line.starts_with("```")) {
-      block = !block;
-      shell = block && (line == "```sh" || line == "```");
-      continue;
-    }
-    for (std::size_t at = line.find("whence "); at != std::string::npos; at = line.find("whence ", at + 1)) {
-      const bool quoted = !block && at > 0 && line[at - 1] == '`';
-      const bool typed = shell && (at == 0 || (at >= 2 && (line[at - 1] == '/' || line.substr(at - 2, 2) == "$ " ||
-                                                              line.substr(at - 2, 2) == "o ")));
-      if (!quoted && !typed) continue;
-      const std::string rest = line.substr(at + 7);
-      found.push_back(words_of(quoted ? rest.substr(0, rest.find('`')) : rest));
-    }
+  for (const auto& line :
+      all_matches(text_of(source_folder() + "/" + path), R"((`|/|\$ |^)whence ([a-z]+|--?[a-z-]+)( [^`\n]*)?)")) {
+    const bool prose = line[1].empty() && !has(run({"--help"}).out, "\n  " + line[2] + "  ");
+    if (!prose) found.push_back(words(line[2] + replaced(line[3], " [#|;<>&].*", "")));
   }
   return found;
 }
