@@ -19,14 +19,12 @@ std::vector<Words> all_commands() {
   return commands;
 }
 
-// Returns the words of every "whence COMMAND ..." of a document: between backticks, or what a shell is given.
+// Returns the words of every "whence COMMAND ..." of a document: between backticks, and at the beginning of a line that is no prose.
 std::vector<Words> commands_in(const std::string& path) {
   std::vector<Words> found;
-  for (const auto& line :
-      all_matches(text_of(source_folder() + "/" + path), R"((`|/|\$ |^)whence ([a-z]+|--?[a-z-]+)( [^`\n]*)?)")) {
-    const bool prose = line[1].empty() && !has(run({"--help"}).out, "\n  " + line[2] + "  ");
-    if (!prose) found.push_back(words(line[2] + replaced(line[3], " [#|;<>&].*", "")));
-  }
+  for (const auto& line : all_matches(text_of(source_folder() + "/" + path),
+           R"((?:`|/|\$ |^)whence (?!is |itself )([a-z]+|--?[a-z-]+)( [^`\n]*)?)"))
+    found.push_back(words(line[1] + replaced(line[2], " [#|;<>&].*", "")));
   return found;
 }
 

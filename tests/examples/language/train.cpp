@@ -71,17 +71,15 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   write_file(scratch / "train.jsonl", lines);
   write_file(scratch / "validation.txt", text);
   write_file(scratch / "test.txt", text.substr(0, 1000));
-  const std::string out = scratch / "run";
-  const std::string trained = done(
+  const std::string out = scratch / "run", files = " --data " + scratch / "train.jsonl" + " --validation-data " +
+                                                   scratch / "validation.txt" + " --test-data " + scratch / "test.txt";
+  const Outcome trained = done(
       "train lm --dim 16 --layers 1 --heads 2 --length 16 --steps 20 --warm-up 2 --evaluate-to 2 --quiet --field body "
-      "--data " +
-      scratch / "train.jsonl" + " --validation-data " + scratch / "validation.txt" + " --test-data " +
-      scratch / "test.txt" + " --out " + out)
-                                  .out;
-  CHECK(has(trained, "\ntest: "));
-  const std::string results = text_of(out + "/results.jsonl");
-  const auto result = json_of(results.substr(0, results.find('\n')));
-  for (const char* name : {"perplexity_per_byte", "perplexity_per_word", "test_perplexity_per_byte", "test_loss"})
+      "--out " +
+      out + files);
+  CHECK(has(trained.out, "\ntest: "));
+  const auto result = json_lines(text_of(out + "/results.jsonl"))[0];
+  for (const char* name : {"perplexity_per_byte", "perplexity_per_word", "test_loss"})
     CHECK_MESSAGE(result.contains(name), name);
   CHECK(result.at("test_perplexity_per_byte").get<double>() ==
         doctest::Approx(result.at("test_perplexity").get<double>()).epsilon(1e-9));

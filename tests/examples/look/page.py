@@ -167,7 +167,7 @@ def check_equations(page):
     """Each registered equation became MathML with every letter and digit in their order; none was left as text."""
     page.show(view="quantities", show="all", part="value")
     unfold(page, "details.rest")
-    lines = dict(page.get("[...document.querySelectorAll('.equation')].map((each) => [each.title, each.querySelector('math')?.textContent])"))
+    lines = dict(page.get("[...document.querySelectorAll('.equation')].map((each) => [each.title, each.querySelector('math') && each.textContent])"))
     for source in (each["equation"] for each in page.data["quantities"] + page.data["schemes"] if each["equation"]):
         line = re.sub(".", lambda sign: SIGNS.get(sign[0], sign[0]), lines[source] or "no MathML")
         assert re.sub(r"\W|_", "", line) == re.sub(r"\W|_|sqrt", "", source), f"{line}; {source} expected"

@@ -120,26 +120,6 @@ def test_edits(page, path):
         page.picture(f"linked-{scheme}-{width}")
 
 
-def test_weights(page, path):
-    """A number of q, edited by keys and slider, has the effect that the program reports."""
-    said = "document.querySelector('.weights .facts[role=status]').textContent"
-    page.show(path, "model=rope&vector=q&i=29&j=8&head=1&d=2")
-    page.until("document.querySelector('.column canvas')")
-    page.press("[data-focus='vector value']", "ArrowDown", "ArrowRight")
-    page.until(f"{said}.startsWith('q layer=0 head=1 i=30 d=3: ')")
-    plain = page.get(said)
-    page.get("""(() => { const slider = document.querySelector("[data-focus='vector slider']"); slider.value = 3;
-                slider.dispatchEvent(new Event("input", { bubbles: true })); })()""")
-    page.until(f"{said}.startsWith('q layer=0 head=1 i=30 d=3: 3, ')")
-    page.until("!(document.querySelector('.in-force tbody tr td.n:nth-of-type(2)')?.textContent ?? 'none').includes('none')")
-    edit = "q layer=0 head=1 i=30 d=3 = 3"
-    wanted = answers(NATIVE, [{"ask": "begin", "model": 0, "scheme": "rope"}, {"ask": "look", "model": 0}, {"ask": "edit", "model": 0, "edits": [edit]}])[2]["edits"][0]
-    row = page.texts(".in-force tbody tr > *")
-    assert row[0] == edit and [float(text) for text in row[1:3]] == pytest.approx([wanted["predicted"], wanted["real"]], rel=5e-3, abs=1e-6)
-    page.click("[data-focus='undo 0']")
-    page.until(f"{said} === {json.dumps(plain)}")
-
-
 def looks_of(*looks):
     """Returns what the program says of the pass under each of these lists of edits, and the gradient of the last place asked for."""
     asked = [question for edits, more in looks for question in ({"ask": "look", "model": 0, "edits": edits}, *more)]

@@ -158,10 +158,6 @@ TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
         given.insert(given.begin(), static_cast<std::size_t>(first), no_target);
         CHECK(row.graded == given);
       }
-      Errors errors;
-      errors.add(batch, batch.targets);
-      CHECK(errors.token_percent() == 0);
-      CHECK(errors.sequences == 40);
     }
   }
 }

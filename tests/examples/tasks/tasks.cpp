@@ -85,28 +85,6 @@ TEST_CASE("tasks: sequences depend on the seed, the set and their number, not on
   }
 }
 
-TEST_CASE("tasks: batches are well formed, and what is graded is among the targets") {
-  for (const Small& small : small_tasks) {
-    CAPTURE(small.name);
-    const auto task = make_task(small.name, small.options);
-    const TransformerOptions model = task->model();
-    for (std::size_t set = 0; set <= task->test_sets().size(); ++set) {
-      const Batch batch =
-          set < task->test_sets().size() ? task->test_batch(set, 1, 0, 40) : task->training_batch(1, 1, 40);
-      const auto size = static_cast<std::size_t>(batch.sequences * batch.positions);
-      REQUIRE((batch.inputs.size() == size && batch.targets.size() == size && batch.graded.size() == size));
-      CHECK(batch.positions <= model.length);
-      const auto within = [&](std::int64_t token) { return token >= 0 && token < model.vocabulary; };
-      for (std::size_t i = 0; i < size; ++i) {
-        CHECK((within(batch.inputs[i]) && (batch.targets[i] == no_target || within(batch.targets[i]))));
-        CHECK((batch.graded[i] == no_target || batch.graded[i] == batch.targets[i]));
-      }
-      CHECK(batch.counted() == std::ssize(batch.targets) - std::ranges::count(batch.targets, no_target));
-      for (const Guess& guess : task->guesses()) CHECK(guess.predict(batch).size() == size);
-    }
-  }
-}
-
 TEST_CASE("tasks: every answer has a name of its own, which look shows") {
   for (const TaskInfo& info : registered_tasks()) {
     CAPTURE(info.name);
