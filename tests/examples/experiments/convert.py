@@ -142,7 +142,7 @@ def test_family(kind, given, has, taken, refused, there_and_back):
         refused("norm: rms found; layer required, as GPT-2", run)
 
 
-def test_files(taken, there_and_back):
+def test_files(taken):
     taken(taken(written("gpt2", layer_norm_epsilon=1e-6)))  # the weights there are others, and the logits the same
     for how in (dict(half=True), dict(shard="20KB")):
         taken(written("gpt_neox", **how))

@@ -25,7 +25,7 @@ class Playground(Browser):
         self.call("Page.navigate", url=f"{path.as_uri()}?{self.count}#{fragment}")
         self.until("document.querySelectorAll('.pairs canvas').length > 0 && document.querySelector('.status').textContent !== 'The engine is starting.'")
 
-    def until(self, script, seconds=120):
+    def until(self, script, seconds=600):
         end = time.monotonic() + seconds
         while not self.get(f"Boolean({script})"):
             assert time.monotonic() < end, f"{script}: not within {seconds} s: {self.texts('.status, .problem')}"
