@@ -1,6 +1,7 @@
 // Rules of the sources: includes point one way, public headers include no third-party header, links of documents lead to
 // files, and every promise of tests/README.md has its test.
 #include <doctest/doctest.h>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -67,6 +68,23 @@ TEST_CASE("layering: third-party headers stay in source files, each kind where i
       CHECK_FALSE((cli && layer != "examples"));
       CHECK_FALSE(include.included.starts_with("doctest"));
     }
+  }
+}
+
+TEST_CASE("layering: a room of the programs includes only itself and rooms before it") {
+  const std::vector<std::string> order{"cli", "report", "machine", "verify", "run", "tasks", "language", "study",
+      "look", "bench", "playground", "python"};
+  const std::string programs = "examples/whence/";
+  const auto place_of = [&](const std::string& file) {  // of commands, which are in no room: the last
+    const std::size_t slash = file.find('/');
+    const auto place = std::ranges::find(order, file.substr(0, slash));
+    CHECK_MESSAGE((slash == std::string::npos || place != order.end()), file, " is in no known room");
+    return place;
+  };
+  for (const Include& include : includes_under(programs)) {
+    if (!include.included.starts_with(programs)) continue;
+    const std::string file = fs::relative(include.file, root / programs), included = include.included;
+    CHECK_MESSAGE(place_of(included.substr(programs.size())) <= place_of(file), file, " includes ", included);
   }
 }
 
@@ -152,56 +170,6 @@ TEST_CASE("documents: what the README says of a GPU stands on the newest pages t
   CHECK((of_torch == of_steps && test::has(readme, to_text("it is ", beside[0][1], " times PyTorch"))));
 }
 
-TEST_CASE("documents: the README's figures of the paper's flip-flop are those of its table") {
-  const std::string readme = replaced(text_of(root / "README.md"), "\\s+", " "),
-                    table = text_of(root / "examples/whence/papers/cope.toml");
-  const std::string part = table.substr(table.find("[table.table2-flip_flop]"), 1200);
-  std::string figures;
-  for (const auto& row : all_matches(part, R"(\[([0-9.]+), [0-9.]+\]\])"))
-    figures = row[1] + (figures.empty() ? "" : ", " + figures);
-  CHECK(figures == "4.9, 20.3, 21.7");
-  CHECK(test::has(readme, "the paper's on sparse strings, of 512 tokens, are 4.9, 20.3 and 21.7"));
-}
-
-// Lines of a file that a stop leads to are found early in it: the formula, or the loop, that the tour is for.
-TEST_CASE("documents: each of the README's twelve stops shows what it announces") {
-  const std::vector<std::tuple<int, std::string, std::vector<std::string>>> stops = {
-      {1, "tensor/tensor.h", {"class Tensor {", "const Shape& shape()"}},
-      {2, "tensor/kernels/softmax.cpp", {"y[j] = math::exp(x[j] - top)", "C(1) / sum_of(y)", "y[j] * (dy[j] - mean)"}},
-      {2, "autograd/ops/softmax.cpp", {"kernels(x).softmax(", "softmax_backward("}},
-      {3, "autograd/op.h", {"struct Square {", "apply(Op op,"}},
-      {4, "autograd/ops/lerp_at.cpp", {"dp_j = (t[c] - t[a]) dy_j", "lerp_at(t, p, y)", "lerp_at_backward("}},
-      {4, "tensor/kernels/lerp.cpp", {"at.share * t[at.above()]", "(t[at.above()] - t[at.below]) * g"}},
-      {5, "autograd/backward.cpp", {"while (!walk.done())", "terms_for_inputs(*node, dy", "node.backward(dy, {"}},
-      {5, "autograd/graph.h", {"class Node ", "virtual void backward("}},
-      {6, "nn/attention/position.h", {"2 rotate ", "4 bias ", "5 transform ", "7 pattern "}},
-      {7, "nn/positional/cope.cpp",
-          {"// Eq. 3\n", "// Eq. 4", "// Eq. 7", "dlogit_ij = g_ij (1 - g_ij)", "lerp_at(z, ",
-              "readers may stop here"}},
-      {7, "nn/positional/dape.cpp", {"a + bias + f(channels(s, bias))", "leaky_relu(", "readers may stop here"}},
-      {7, "nn/positional/cdape.cpp", {"convolve_keys(x, weight_, bias_", "leaky_relu(", "readers may stop here"}},
-      {8, "nn/attention/executor_reference.cpp", {"// S = q.k / sqrt(d)", "softmax(pairs, ", "// o = P v"}},
-      {9, "nn/transformer.cpp", {"attention(norm1_(x))", "attended.sum + mlp(attended.normed)", "blocks_.push_back("}},
-      {10, "examples/whence/tasks/flip_flop.cpp", {"Tokens flip_flop_string(", "// P(i) = p, P(w) = P(r) = (1-p)/2"}},
-      {10, "examples/whence/tasks/flip_flop.h", {"the bit after r is the bit of the most recent w"}},
-      {11, "nn/training/step.h", {"backward(loss", "clip_by_global_norm(", "optimizer.step(learning_rate, norm)"}},
-      {11, "tensor/adam.h", {"const C g = ", "C(rest1) * g;\n    v = C(beta2) * v + C(rest2) * g * g;\n    w = w * "}},
-      {12, "nn/training/training.cpp", {"training.take(step, schedule(step))", "sum_by_halves("}}};
-  const std::string readme = text_of(root / "README.md");
-  std::set<std::pair<int, std::string>> linked, shown;
-  for (const auto& stop : all_matches(readme.substr(readme.find("in twelve stops")), "^(\\d+)\\. (.*\n(   .*\n)*)"))
-    for (const auto& link : all_matches(stop[2], "\\]\\(([^)]+)\\)")) linked.emplace(std::stoi(stop[1]), link[1]);
-  for (const auto& stop : stops) {  // no structured binding: clang 16 with OpenMP cannot capture one
-    const std::string& file = std::get<1>(stop);
-    const std::vector<std::string> lines = test::lines_of(text_of(root / file));
-    std::string head;
-    for (std::size_t k = 0; k < std::min<std::size_t>(160, lines.size()); ++k) head += lines[k] + '\n';
-    for (const std::string& each : std::get<2>(stop)) CHECK_MESSAGE(test::has(head, each), file, ": ", each);
-    shown.emplace(std::get<0>(stop), file);
-  }
-  CHECK(linked == shown);
-}
-
 TEST_CASE("documents: every file that a document points to is there") {
   for (const std::string& document : test::documents()) {
     const fs::path here = (root / document).parent_path();
@@ -216,16 +184,6 @@ TEST_CASE("documents: every file that a document points to is there") {
   }
 }
 
-TEST_CASE("documents: every script that a line of a document runs by its name may be run") {
-  for (const std::string& document : test::documents())
-    for (const auto& line :
-        all_matches(text_of(root / document), R"(^(\./)?((examples|tests|\.ci|cuda)/[a-z_/.]+)( |$))")) {
-      const fs::path script = root / line[2];
-      CHECK_MESSAGE(
-          (fs::status(script).permissions() & fs::perms::owner_exec) != fs::perms::none, document, ": ", line[2]);
-    }
-}
-
 TEST_CASE("documents: every erratum that a comment refers to is there") {
   const std::string errata = text_of(root / "nn/errata.md");
   for (const std::string folder : {"autograd", "nn", "examples", "tests"}) {
@@ -237,14 +195,6 @@ TEST_CASE("documents: every erratum that a comment refers to is there") {
         }
       }
     }
-  }
-}
-
-TEST_CASE("documents: every header, and every source file without one, says in its first line what it is") {
-  for (const std::string folder : {"tensor", "autograd", "nn", "cuda", "examples", "tests"}) {
-    for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".cu"}))
-      if (file.extension() == ".h" || !fs::exists(fs::path(file).replace_extension(".h")))
-        CHECK_MESSAGE(text_of(file).starts_with("// "), file.string());
   }
 }
 

@@ -11,9 +11,9 @@ import sys
 SYSTEM = "/usr/bin/python3"
 
 
-def require(*modules: str, skip: int | str = "") -> None:
+def require(*modules: str) -> None:
     """Returns if this Python has the modules. Else it starts the running script anew by the system's Python, if that has them, or ends with a
-    sentence that helps; with `skip`, an exit code, it prints the reason for CTest."""
+    sentence that helps."""
     lacking = [name for name in modules if not importlib.util.find_spec(name)]
     if not lacking:
         return
@@ -25,8 +25,5 @@ def require(*modules: str, skip: int | str = "") -> None:
         os.execv(SYSTEM, [SYSTEM, *sys.argv])
     pip = [{"whence": str(pathlib.Path(__file__).resolve().parents[2] / ".packaging")}.get(name, name) for name in lacking]
     reason = f"{', '.join(lacking)} missing in {sys.executable}"
-    if skip and os.environ.get("WHENCE_REQUIRED") != "1":
-        print(f"skipped: {reason}")
-        sys.exit(skip)
     sys.exit(f"{script.name}: {reason}; install there: {sys.executable} -m pip install {' '.join(pip)}"
              + ("" if {"whence", "tokenizers", "safetensors"} & {*lacking} else f"; or for {SYSTEM}: .ci/setup {'torch' if 'torch' in lacking else 'experiments'}"))

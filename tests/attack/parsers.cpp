@@ -1,8 +1,6 @@
-// The readers of files and texts on arbitrary bytes: a target of libFuzzer per format, and without these a plain
-// mutator.
-//   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
-//   whence_parsers FORMAT FILE                                    reads FILE
-//   whence_fuzz (cmake --preset fuzz): WHENCE_FUZZ=FORMAT whence_fuzz [options of libFuzzer] SEEDS
+// The readers of files and texts on mutated bytes.
+//   whence_parsers FORMAT SEEDS SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
+//   whence_parsers FORMAT FILE                         reads FILE
 // Whatever the bytes are, a reader returns or throws InputError, within a second and within 200 MB.
 #include <sys/resource.h>
 #include <unistd.h>
@@ -93,31 +91,6 @@ void parse_scheme(const Bytes& bytes) {
     throw std::logic_error("the canonical text is another scheme");
 }
 
-void parse_options(const Bytes& bytes) {
-  std::int64_t whole = 3;
-  std::uint64_t seed = 0;
-  double number = 0.5;
-  std::string text, choice = "rope";
-  std::vector<std::string> names;
-  bool flag = false;
-  CommandLine line("attack", "reads options");
-  line.integer<std::int64_t>("steps", &whole, {1, 1000}, {"steps"}).integer<std::uint64_t>("seed", &seed, {}, {"seed"});
-  line.number("rate", &number, {0, 1, true}, {"rate"}).text("out", &text, {"out"});
-  line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"})
-      .flag("quiet", &flag, {"quiet"})
-      .names("TASK", &names, "tasks");
-  std::vector<std::string> words;
-  for (const char byte : bytes)
-    if (byte == '\n' || byte == '\0')
-      words.emplace_back();
-    else if (words.empty())
-      words.emplace_back(1, byte);
-    else
-      words.back() += byte;
-  if (!line.parse(words) && (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
-    throw std::logic_error("a value beyond its range was taken");
-}
-
 void parse_checkpoint(const Bytes& bytes) {
   on_damage.accept = true;  // otherwise the seal would refuse nearly all inputs
   (void)read_training_state(fs::path(file_of(bytes, "weights.safetensors")).parent_path());
@@ -128,7 +101,6 @@ const std::map<std::string, Parse> formats = {
     {"safetensors", [](const Bytes& bytes) { (void)read_safetensors(file_of(bytes)); }},
     {"given", [](const Bytes& bytes) { (void)look::read_given(file_of(bytes), DType::f64); }},
     {"checkpoint", parse_checkpoint}, {"run", parse_run}, {"jsonl", parse_jsonl}, {"scheme", parse_scheme},
-    {"options", parse_options},
     {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
     {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};
 
@@ -139,23 +111,6 @@ bool taken(const std::string& format, const Bytes& bytes) {
     return true;
   } catch (const InputError&) { return false; }
 }
-
-}  // namespace
-
-#ifdef WHENCE_FUZZ
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const char* const format = std::getenv("WHENCE_FUZZ");
-  if (format == nullptr || !formats.contains(format)) {
-    std::cerr << "WHENCE_FUZZ: a format required:";
-    for (const auto& known : formats) std::cerr << ' ' << known.first;
-    std::cerr << '\n';
-    std::_Exit(2);
-  }
-  (void)taken(format, Bytes(reinterpret_cast<const char*>(data), size));
-  return 0;
-}
-#else
-namespace {
 
 class Mutator {
  public:
@@ -210,23 +165,15 @@ Bytes content(const fs::path& path) {
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
-// Returns the words of an AFL dictionary: "name=" and then a word in quotes, with \xHH.
-std::vector<Bytes> words_of(const fs::path& path) {
-  std::vector<Bytes> words = {"0", "-1", "\"", "{", "[", Bytes(1, '\0'), "9223372036854775808", "\xff"};
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t from = line.find('"'), to = line.rfind('"');
-    if (line.starts_with("#") || from >= to) continue;
-    Bytes word;
-    for (std::size_t k = from + 1; k < to; ++k)
-      if (line[k] != '\\')
-        word += line[k];
-      else if (line[k + 1] == 'x')
-        word += static_cast<char>(std::stoi(line.substr(k + 2, 2), nullptr, 16)), k += 3;
-      else
-        word += line[++k];
-    words.push_back(word);
-  }
+// Returns the words of the seeds, and some that readers stumble on.
+std::vector<Bytes> words_of(const std::vector<Bytes>& seeds) {
+  std::vector<Bytes> words = {"-1", "\"", "[[", "{}", Bytes(1, '\0'), "\n\n\n", "9223372036854775808", "1e400", "nan",
+      "\xff", "\\u0000", "\\ud800"};
+  for (const Bytes& seed : seeds)
+    for (std::size_t at = 0, end = 0; at < std::min<std::size_t>(seed.size(), 4096); at = end) {
+      end = std::min(seed.find_first_of(" ,:[]{}()\n", at + 1), seed.size());
+      words.push_back(seed.substr(at, end - at));
+    }
   return words;
 }
 
@@ -269,9 +216,8 @@ int mutate(const std::string& format, Mutator mutator, double seconds, const fs:
 }  // namespace
 
 int main(int count, char** arguments) {
-  if ((count != 3 && count != 7) || !formats.contains(arguments[1])) {
-    std::cerr
-        << "whence_parsers: FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
+  if ((count != 3 && count != 6) || !formats.contains(arguments[1])) {
+    std::cerr << "whence_parsers: FORMAT SEEDS SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
     for (const auto& known : formats) std::cerr << ' ' << known.first;
     std::cerr << '\n';
     return 2;
@@ -282,8 +228,7 @@ int main(int count, char** arguments) {
   }
   std::vector<Bytes> seeds = {Bytes()};
   for (const auto& entry : fs::directory_iterator(arguments[2])) seeds.push_back(content(entry.path()));
-  Mutator mutator(seeds, words_of(arguments[3]), std::strtoull(arguments[4], nullptr, 16));
-  return mutate(arguments[1], std::move(mutator), std::atof(arguments[5]),
-      fs::path(arguments[6]) / (std::string(arguments[1]) + ".input"));
+  Mutator mutator(seeds, words_of(seeds), std::strtoull(arguments[3], nullptr, 16));
+  return mutate(arguments[1], std::move(mutator), std::atof(arguments[4]),
+      fs::path(arguments[5]) / (std::string(arguments[1]) + ".input"));
 }
-#endif

@@ -82,19 +82,6 @@ Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t seed, Layout
   return random_contiguous(shape, dtype, seed);
 }
 
-Tensor plain_copy(const Tensor& x) {
-  const Tensor result = Tensor::empty(x.shape(), x.dtype());
-  const std::vector<double> values = read(x), tangents = read(x, true);
-  visit(x.dtype(), [&]<class T>(Type<T>) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if constexpr (std::is_same_v<T, Dual>)
-        result.data<T>()[i] = Dual(values[i], tangents[i]);
-      else
-        result.data<T>()[i] = static_cast<T>(static_cast<compute_t<T>>(values[i]));
-  });
-  return result;
-}
-
 void expect_close(
     const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms, double cancelled) {
   REQUIRE(got.size() == expected.size());

@@ -52,9 +52,6 @@ Tensor random_contiguous(const Shape& shape, DType dtype, std::uint64_t seed);
 // first axis of extent above 1 stretched.
 Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t seed, Layout layout = Layout::contiguous);
 
-// A row-major copy made element by element.
-Tensor plain_copy(const Tensor& x);
-
 // tol = k eps(dtype) sqrt(terms in a sum) size, where k is 4 and size the largest of the number's own, the root of the
 // mean square of the finite ones, and `cancelled`: the size of terms that nearly cancel in some of them.
 // One comparison for all elements, so that a failing test says where and does not print a million lines.

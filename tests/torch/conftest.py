@@ -15,7 +15,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / folder) for folder in ("examples/whence/verify", "examples/experiments", "tests/examples/python")]
+sys.path += [str(ROOT / folder) for folder in ("examples/whence/verify", "examples/experiments")]
 missing = [name for name in ("torch", "safetensors", "whence") if not importlib.util.find_spec(name)]
 if not missing:
     import torch

@@ -56,15 +56,10 @@ def test_attention(held):
         held(1, "attention", "--schemes", "kerple", "--lengths", "33", "--executor", executor, *TINY)
 
 
-def test_ops(held):
-    rows = held(9, "ops", "--scale", "0.001", "--repetitions", "1", "--threads", "1", "--ways", "eager")
-    assert [row["op"] for row in rows] == list(beside_torch.OPS)
-
-
-def test_steps(held):
-    rows = held(6, "step", "--models", "toy", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)", "--repetitions", "1", "--threads", "1",
-                "--ways", "eager")
-    assert all((row["batch"], row["length"]) == (4, 40) for row in rows)
+def test_ops_and_steps(held):
+    more = ["--repetitions", "1", "--threads", "1", "--ways", "eager"]
+    assert [row["op"] for row in held(9, "ops", "--scale", "0.001", *more)] == list(beside_torch.OPS)
+    rows = held(6, "step", "--models", "toy", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)", *more)
     assert all(row["difference"] < 1e-6 for row in rows if row["scheme"] != "cope")  # another form of GELU makes it 4e-6
 
 
@@ -112,15 +107,8 @@ SCRIPT = [sys.executable, ROOT / "examples/experiments/beside_torch.py"]
 
 
 @pytest.mark.parametrize("words, said", [
-    ("attention --schemes path", "its formula goes pair by pair"), ("attention --schemes coep", "no formula for coep"),
-    ("attention --lengths 0", "'0' given"), ("attention --ways slow", "slow given"), ("step --models gpt9", "'gpt9' given"), ("attention --schemes none --executor fast", "fast"),
-    ("attention --schemes cope(interpolation=equation5)", "has no interpolation")])
+    ("attention --schemes path", "its formula goes pair by pair"), ("attention --schemes coep", "no formula for coep"), ("attention --lengths 0", "'0' given"),
+    ("attention --ways slow", "slow given"), ("attention --schemes cope(interpolation=equation5)", "has no interpolation")])
 def test_refusals(words, said):
     ended = subprocess.run([*SCRIPT, *words.split()], capture_output=True, text=True)
     assert ended.returncode in (1, 2) and said in ended.stderr and "Traceback" not in ended.stderr, ended.stderr
-
-
-def test_table():
-    given = ["attention", "--schemes", "none", "--lengths", "9", *TINY]
-    table = subprocess.run([*SCRIPT, *given], stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert "theirs / ours" in table.splitlines()[0] and table.splitlines()[1].split()[0] == "none"

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -82,14 +81,15 @@ int status_of_child(const std::function<int()>& body) {
 
 TEST_CASE("command line: values are read and the defaults stay") {
   Sample sample;
-  REQUIRE_FALSE(
-      sample.parse({"--layers", "2", "--lr=1e-3", "--quiet", "--targets", "all", "--seed", "18446744073709551615"}));
+  REQUIRE_FALSE(sample.parse(
+      {"--layers", "2", "--lr=1e-3", "--quiet", "--targets", "all", "--seed", "18446744073709551615", "--out=--help"}));
   CHECK(sample.layers == 2);
   CHECK(sample.lr == 1e-3);
   CHECK(sample.quiet);
   CHECK(sample.targets == "all");
   CHECK(sample.seed == std::numeric_limits<std::uint64_t>::max());
   CHECK(sample.scheme == "cope");
+  CHECK(sample.out == "--help");
   CHECK(sample.line.given("layers"));
   CHECK_FALSE(sample.line.given("scheme"));
   CHECK(sample.line.values()[2] == std::pair<std::string, std::string>("lr", "0.001"));
@@ -109,28 +109,15 @@ TEST_CASE("what is refused: the option, what was given and what is required are 
   for (const auto& [given, part] : rows) CHECK_MESSAGE(test::has(refusal(given), part), part);
 }
 
-TEST_CASE("command line: text after = is a value, whatever it begins with") {
-  Sample sample;
-  REQUIRE_FALSE(sample.parse({"--out=--help", "--scheme=--"}));
-  CHECK(sample.line.values()[1].second == "--");
-  CHECK(sample.line.values()[5].second == "--help");
-}
-
 TEST_CASE("numbers are read strictly") {
-  for (const char* bad : {"", " 3", "3 ", "+3", "0x10", "1e3", "3.0", "99999999999999999999", "--3", "3,4", "٣"}) {
-    CAPTURE(bad);
-    CHECK(refusal({"--layers=" + std::string(bad)}) != "accepted");
-  }
-  for (const char* bad : {"inf", "-inf", "NaN", "1e999", "1e-999", "0x1p3", "1..2", "1e", ".", "1_000", "1,5"}) {
-    CAPTURE(bad);
-    CHECK(refusal({"--lr=" + std::string(bad)}) != "accepted");
-  }
+  for (const char* bad : {"", " 3", "3 ", "+3", "0x10", "1e3", "3.0", "99999999999999999999", "--3", "3,4", "٣"})
+    CHECK_MESSAGE(refusal({"--layers=" + std::string(bad)}) != "accepted", bad);
+  for (const char* bad : {"inf", "-inf", "NaN", "1e999", "1e-999", "0x1p3", "1..2", "1e", ".", "1_000", "1,5"})
+    CHECK_MESSAGE(refusal({"--lr=" + std::string(bad)}) != "accepted", bad);
   CHECK(parse_number<double>("-2.5e-3") == -2.5e-3);
-  CHECK(exact(0.0003) == "0.0003");
-  CHECK(exact(1e-8) == "1e-08");
+  CHECK((exact(0.0003) == "0.0003" && exact(1e-8) == "1e-08"));
   CHECK(parse_number<double>(exact(0.1 + 0.2)) == 0.1 + 0.2);
-  CHECK(parse_number<int>("-7") == -7);
-  CHECK_FALSE(parse_number<int>("2147483648"));
+  CHECK((parse_number<int>("-7") == -7 && !parse_number<int>("2147483648")));
   CHECK(parse_number<std::int64_t>("2147483648") == 2147483648);
 }
 
@@ -147,10 +134,7 @@ TEST_CASE("a useless option is refused, and only when it was given") {
   CHECK_NOTHROW(absent.line.refuse_unless("scheme", false, "--layers above 0"));
   CHECK_NOTHROW(given.line.refuse_unless("scheme", true, "--layers above 0"));
   CHECK_THROWS_WITH_AS(given.line.refuse_unless("scheme", false, "--layers above 0"),
-
       "--scheme: rope given; it has no effect without --layers above 0; leave it out", InputError);
-  CHECK_THROWS_WITH_AS(given.line.refuse("scheme", "a scheme that extrapolates", "try cope"),
-      doctest::Contains("--scheme: rope"), InputError);
 }
 
 TEST_CASE("help states defaults, ranges, units and examples") {
@@ -190,28 +174,17 @@ model or run, 130 interrupted after saving.
   CHECK(Sample().parse({"--version"}) == "flip_flop " WHENCE_VERSION "\n");
 }
 
-TEST_CASE("command line: a name may be declared once") {
-  Sample sample;
-  int again = 0;
-  CHECK_THROWS_WITH_AS(
-      sample.line.integer("layers", &again, {0, 1}, {"again"}), doctest::Contains("--layers declared"), Error);
-  CHECK_THROWS_WITH_AS(sample.line.flag("help", &sample.quiet, {"again"}), doctest::Contains("--help declared"), Error);
-}
-
 TEST_CASE("run_main: one line and the right exit code") {
   CHECK(outcome([] { return 0; }).code == 0);
   CHECK(outcome([]() -> int { throw InputError("--layers: 0"); }).message == "flip_flop: --layers: 0\n");
   CHECK(outcome([]() -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
   CHECK(outcome([]() -> int { throw 3; }).code == 1);
   const auto code = [](auto thrown) { return outcome([&]() -> int { throw thrown; }).code; };
-  CHECK(code(Error("x")) == 1);
-  CHECK(code(std::logic_error("x")) == 1);
+  CHECK((code(Error("x")) == 1 && code(std::logic_error("x")) == 1));
   CHECK(code(InputError("x")) == 2);
   CHECK(code(FileError("x")) == 3);
-  CHECK(code(SystemError("x")) == 4);
-  CHECK(code(std::filesystem::filesystem_error("x", std::error_code())) == 4);
-  CHECK(code(OutOfMemory("x", {})) == 5);
-  CHECK(code(std::bad_alloc()) == 5);
+  CHECK((code(SystemError("x")) == 4 && code(std::filesystem::filesystem_error("x", std::error_code())) == 4));
+  CHECK((code(OutOfMemory("x", {})) == 5 && code(std::bad_alloc()) == 5));
   CHECK(code(NotFinite("x")) == 6);
   CHECK(code(DoesNotFit("x")) == 7);
   CHECK(code(Interrupted("interrupted: saved at step 3")) == 130);
@@ -277,21 +250,4 @@ TEST_CASE("text of others cannot act on a terminal: written out, on one line, at
   for (int k = 0; k < 600; ++k) wide += "\u732b";
   CHECK(message_line(wide).size() == 3 * 248 * 2 + 3);
   CHECK(message_line(wide.substr(0, 1500)) == wide.substr(0, 1500));
-}
-
-TEST_CASE("interrupt: the first signal is a request, the second ends the program") {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    const int status = status_of_child([signal] {
-      close(STDERR_FILENO);
-      install_interrupt_handler();
-      if (interrupt_requested()) return 1;
-      raise(signal);
-      if (!interrupt_requested()) return 2;
-      raise(signal);
-      return 3;  // not reached
-    });
-    CAPTURE(status);
-    CHECK(WIFSIGNALED(status));
-    CHECK(WTERMSIG(status) == signal);
-  }
 }

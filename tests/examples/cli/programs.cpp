@@ -1,14 +1,8 @@
 // The programs as a user meets them: exit codes, one-line errors, nothing half-written.
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
 
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 
 using namespace whence::test;
 namespace fs = std::filesystem;
@@ -62,4 +56,15 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
     CHECK_MESSAGE(has(described.out, text), text);
   CHECK(text_of(graph).starts_with("digraph whence {"));
   CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("doctor: facts by name, and too many threads are named without a failure") {
+  const Outcome fitting = done("doctor");
+  for (const char* name : {"build", "processor", "threads", "memory", "blas", "products", "gpu"})
+    CHECK_MESSAGE(has(fitting.out, '\n' + std::string(name) + ' '), name);
+  RunningProgram crowded({"OMP_NUM_THREADS=200", program_folder() + "/whence", "doctor"}, "/usr/bin/env");
+  const Outcome outcome = crowded.finish();
+  CHECK(outcome.code == 0);
+  CHECK(has(outcome.out, "OMP_NUM_THREADS 200"));
+  CHECK(has(outcome.out, "\nthreads: 200 on "));
 }

@@ -3,9 +3,6 @@
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 
-#include <doctest/doctest.h>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <sstream>
 
@@ -16,7 +13,6 @@
 #include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 
 using namespace whence;
 using test::Scratch;
@@ -64,19 +60,6 @@ TEST_CASE("progress: plain lines at most every ten seconds, and the last state")
   Job resumed({}, 100, 50);
   resumed.at(10, 60);  // 10 steps in 10 s, 40 to go
   CHECK(test::has(resumed.out.str(), "left 0:40  100"));
-}
-
-TEST_CASE("progress: step zero, a clock that stands still or goes back, a total of zero") {
-  for (const auto& [seconds, step, total, part] : std::vector<std::tuple<double, int, int, const char*>>{
-           {0, 0, 100, "left -  - tokens/s"}, {-50, 7, 100, "left -  - tokens/s"}, {0, 0, 0, "train 0/0  "}}) {
-    Job job({}, total);
-    job.at(seconds, step);
-    job.progress.finish();
-    CHECK_MESSAGE(test::has(job.out.str(), part), job.out.str());
-  }
-  Job never;
-  never.progress.finish();
-  CHECK(never.out.str().empty());
 }
 
 TEST_CASE("progress: a terminal line rewrites itself, covers the longer one before and keeps the width") {
@@ -160,9 +143,6 @@ TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n");
   JsonLog(log, JsonLog::Mode::append).append({{"step", std::int64_t{3}}});
   CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n{\"step\":3}\n");
-  truncate_jsonl_after(log, 0);
-  CHECK(read_file(log) == "{\"event\": \"no step\"}\n");
-  truncate_jsonl_after(folder.folder / "absent", 0);
   put(log, "{\"step\":1}\nnoise\n");
   truncate_jsonl_after(log, 9);
   CHECK(read_file(log) == "{\"step\":1}\n");

@@ -1,17 +1,9 @@
-#!/usr/bin/env python3
-"""Tests the papers' figures (examples/experiments/figures.py): python3 tests/examples/experiments/figures.py
-Traces are made by hand, without module or run. Ends with 77 if matplotlib is missing, or with 1 if WHENCE_REQUIRED=1 is set."""
-import pathlib
-import sys
-import tempfile
+"""The papers' figures (examples/experiments/figures.py), on traces made by hand: tests/pytest tests/examples/experiments/figures.py"""
 import types
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "examples/experiments"))
-sys.dont_write_bytecode = True
-import packages
+import pytest
 
-packages.require("matplotlib", skip=77)
-import matplotlib
+matplotlib = pytest.importorskip("matplotlib")
 import numpy as np
 
 import figures
@@ -33,23 +25,22 @@ def trace_of(**quantities):
     return trace
 
 
-def refused(words, call, *arguments, **more):
-    try:
-        call(*arguments, **more)
-    except ValueError as problem:
-        assert words in str(problem), problem
-        return
-    raise AssertionError(f"{words}: not refused")
+GATED = trace_of(position__gates=np.full((1, 3, 5, 5), 0.5), position__wide=np.zeros((1, 3, 5, 7)))
 
 
 def test_pairs():
-    trace = trace_of(position__gates=np.full((1, 3, 5, 5), 0.5), position__wide=np.zeros((1, 3, 5, 7)))
-    gates = figures.pairs(trace, 1, "gates")
+    gates = figures.pairs(GATED, 1, "gates")
     assert gates.shape == (3, 5, 5) and np.isnan(gates[:, 0, 1:]).all() and (gates[:, 4] == 0.5).all()
-    assert np.allclose(figures.pairs(trace, 0, "position.gates", True)[2, 4], 0.05)
-    refused("'gats' given; one of scores, pattern, position.gates required", figures.pairs, trace, 0, "gats")
-    refused("layer: 2 given; 0 to 1 required", figures.maps, trace, layer=2)
-    refused("head: 3 given; 0 to 2 required", figures.maps, trace, head=3)
+    assert np.allclose(figures.pairs(GATED, 0, "position.gates", True)[2, 4], 0.05)
+    assert figures.separators(["= ", "= ", "Title", " = =", "\n", "A", " line", "\n", "end"]) == [0, 4, 7]
+
+
+@pytest.mark.parametrize("words, call", [
+    ("'gats' given; one of scores, pattern, position.gates", lambda: figures.pairs(GATED, 0, "gats")), ("layer: 2", lambda: figures.maps(GATED, layer=2)),
+    ("head: 3", lambda: figures.maps(GATED, head=3)), ("cdape", lambda: figures.network(trace_of()))])
+def test_refusals(words, call):
+    with pytest.raises(ValueError, match=words):
+        call()
 
 
 def test_maps():
@@ -62,32 +53,16 @@ def test_maps():
 
 
 def test_network():
-    trace = trace_of(position__base__bias=-np.ones((1, 3, 5, 5)), position__conv_bias=2 * np.ones((1, 3, 5, 5)))
-    figure = figures.network(trace, 1)
-    titles = [axis.get_title() for axis in figure.axes]
-    assert titles == ["layer 1: S, scores", "layer 1: B, bias of the base", "layer 1: f(S, B)"], titles
-    assert [line.get_ydata().tolist() for line in figure.axes[2].lines] == [[2] * 5] * 3
-    assert figure.axes[0].lines[1].get_ydata().tolist() == [15, 16, 17, 18, 19]  # head 1, the last query
-    refused("a run of dape(...) or cdape(...) required", figures.network, trace_of())
+    axes = figures.network(trace_of(position__base__bias=-np.ones((1, 3, 5, 5)), position__conv_bias=2 * np.ones((1, 3, 5, 5))), 1).axes
+    assert [axis.get_title() for axis in axes] == ["layer 1: S, scores", "layer 1: B, bias of the base", "layer 1: f(S, B)"]
+    assert [line.get_ydata().tolist() for line in axes[2].lines] == [[2] * 5] * 3
+    assert axes[0].lines[1].get_ydata().tolist() == [15, 16, 17, 18, 19]  # head 1, the last query
 
 
-def test_side_by_side():
-    figure = figures.side_by_side({"cope": trace_of(position__gates=np.full((1, 3, 5, 5), 0.5)), "rope": trace_of()})
-    rows = [axis.get_ylabel() for axis in figure.axes if "layer" in axis.get_ylabel()]
-    assert rows == ["cope\nlayer 1, head 2", "rope\nlayer 1, head 2"], rows
+def test_side_by_side(tmp_path):
+    figure = figures.side_by_side({"cope": GATED, "rope": trace_of()})
+    assert [axis.get_ylabel() for axis in figure.axes if "layer" in axis.get_ylabel()] == ["cope\nlayer 1, head 2", "rope\nlayer 1, head 2"]
     assert sum(axis.get_visible() for axis in figure.axes) == 2 * 3 + 2 * 2
-    with tempfile.TemporaryDirectory() as folder:
-        for form in ("pdf", "svg", "png"):
-            figure.savefig(f"{folder}/a.{form}")
-            assert pathlib.Path(f"{folder}/a.{form}").stat().st_size > 1000
-
-
-def test_separators():
-    tokens = ["= ", "= ", "Title", " = =", "\n", "A", " line", "\n", "end"]
-    assert figures.separators(tokens) == [0, 4, 7]
-
-
-for name, test in list(globals().items()):
-    if name.startswith("test_"):
-        test()
-        print(f"{name[5:].replace('_', ' ')}: ok")
+    for form in ("pdf", "svg", "png"):
+        figure.savefig(tmp_path / f"a.{form}")
+        assert (tmp_path / f"a.{form}").stat().st_size > 1000

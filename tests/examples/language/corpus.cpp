@@ -1,8 +1,6 @@
 // Corpora: documents, the split, JSON lines, folders, tokens, windows, perplexities per token, byte and word, and every
 // bad input before a step is taken.
-#include <doctest/doctest.h>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 
 #include "examples/whence/language/corpus.h"
@@ -12,7 +10,6 @@
 #include "nn/io/safetensors.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
-#include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::language;
@@ -73,10 +70,8 @@ TEST_CASE("documents: cut behind runs of blank lines, nothing lost") {
   CHECK(documents(book(20), 1) == 40);  // headings are documents too
   CHECK(documents(book(20), 0) == 1);
   CHECK(documents("", 3) == 0);
-  CHECK(documents("\n\n\n\na", 3) == 1);          // what comes before the first text is no document
-  CHECK(documents("a\n\n\n\n", 3) == 1);          // nor is what comes after the last
+  CHECK(documents("\n\n\n\na\n\n\n\n", 3) == 1);  // what comes before the first text, or after the last, is no document
   CHECK(documents("a\n \r\n\t\n\r\nb", 3) == 2);  // blanks and CRs are still blank lines
-  CHECK(documents("a\n\n\nb", 3) == 1);           // two blank lines
   CHECK(documents("\0\n\n\n\n\0"s, 3) == 2);      // NUL is text
 }
 
@@ -90,10 +85,8 @@ TEST_CASE("validation: drawn documents of about the share, the same for one seed
   };
   for (const double share : {0.05, 0.2, 0.5}) {
     const auto chosen = validation_documents(documents, share, 1);
-    CHECK(bytes(chosen) >= share);
-    CHECK(bytes(chosen) < share + 0.03);
-    CHECK(chosen == validation_documents(documents, share, 1));
-    CHECK(chosen != validation_documents(documents, share, 2));
+    CHECK((bytes(chosen) >= share && bytes(chosen) < share + 0.03));
+    CHECK((chosen == validation_documents(documents, share, 1) && chosen != validation_documents(documents, share, 2)));
   }
   const auto two = documents_of("a\n\n\n\nb", 3);
   for (const double share : {0.001, 0.999}) {
@@ -122,21 +115,6 @@ TEST_CASE("a corpus holds every document once, whole, in order") {
   CHECK(corpus.bytes_per_token(Part::training) == 1);
 }
 
-TEST_CASE("several files, validation files, no validation at all") {
-  const BookFile file("one\n\n\n\ntwo\n");
-  const std::string other = file.scratch / "other.txt";
-  write_file(other, "three");
-  const Corpus all({.data = file.path, .more = {other}, .validation_share = 0}, *file.tokeniser);
-  CHECK(decoded(all, *file.tokeniser, Part::training) == "one\n\n\n\ntwo\nthree");
-  CHECK(all.size(Part::training).documents == 3);
-  CHECK(all.size(Part::validation).tokens == 0);
-  const Corpus apart({.data = file.path, .validation_data = other}, *file.tokeniser);
-  CHECK(decoded(apart, *file.tokeniser, Part::validation) == "three");
-  CHECK(apart.size(Part::training).documents == 2);
-  CHECK(all.hash() != apart.hash());
-  CHECK(apart.hash() == sha256(sha256("one\n\n\n\ntwo\n") + "\nvalidation\n" + sha256("three") + "\n"));
-}
-
 TEST_CASE("a text that is one document validates on its end, from a line's beginning on") {
   std::string text;
   for (int line = 0; line < 50; ++line) text += to_text("line ", line, line % 5 ? "\n" : "\n\n");
@@ -161,9 +139,7 @@ TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are
   CHECK(has(
       refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters), latin + ": line 2, byte 8"));
   const Corpus single({.data = one, .validation_share = 0}, *file.tokeniser);
-  CHECK(error_text([&] { single.require_window(Part::training, 16); }) ==
-        "training text: 1 token given; 17 required for a window of 16 and the token after it; give more text or choose "
-        "shorter windows");
+  CHECK(has(error_text([&] { single.require_window(Part::training, 16); }), "training text: 1 token given; 17"));
   const Corpus whole({.data = latin, .validation_share = 0}, *file.tokeniser);
   CHECK_NOTHROW(whole.require_window(Part::training, 9));
   CHECK_THROWS_AS(whole.require_window(Part::training, 10), FileError);
@@ -193,27 +169,6 @@ TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the
     for (const index_t start : training_starts(corpus, options, 0, part))
       least = std::min(least, start), most = std::max(most, start);
   CHECK((least == 0 && most == places - 1));
-}
-
-TEST_CASE("the loss of a part is the sum over its targets, whatever else is drawn") {
-  const BookFile file;
-  const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
-  TransformerOptions small_model = small("rope");
-  small_model.vocabulary = 256;
-  const auto model = random_decoder(small_model);
-  const WindowOptions options{.length = 9, .sequences = 3};
-  const TrainingBatch batch = lm_batch(corpus, options, 1, 4);
-  const double loss = cross_entropy_sum((*model)(batch.tensors[0]), batch.tensors[1]).item();
-  CHECK(batch.counted == 27);
-  const Windows windows = windows_at(corpus, Part::training, training_starts(corpus, options, 1, 4), 9);
-  double expected = 0;
-  for (const auto& row : token_losses(*model, windows, 9)) expected = std::accumulate(row.begin(), row.end(), expected);
-  CHECK(loss == doctest::Approx(expected).epsilon(1e-12));
-  CHECK(loss == doctest::Approx(27 * cross_entropy((*model)(windows.inputs), windows.targets).item()).epsilon(1e-12));
-  const LanguageScore all = score(*model, corpus, Part::training, options, 5);
-  CHECK(all.tokens == 45);
-  CHECK(all.perplexity == doctest::Approx(std::exp(all.loss)));
-  CHECK(all.bits_per_byte == doctest::Approx(all.loss / std::log(2.0)));
 }
 
 TEST_CASE("all of a text is scored by windows in a row: each token but the first is a target once") {
@@ -252,18 +207,14 @@ TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
   const Corpus corpus(options, *bytes);
   CHECK(decoded(corpus, *bytes, Part::training) == "one twothree\n");
   CHECK(decoded(corpus, *bytes, Part::test) == "test  it\n now");
-  CHECK(corpus.size(Part::training).documents == 2);
-  CHECK(corpus.size(Part::training).words == 3);
-  CHECK(corpus.size(Part::test).words == 3);
-  CHECK(has(corpus.summary(), "test: 1 documents, 13"));
+  CHECK((corpus.size(Part::training).documents == 2 && corpus.size(Part::training).words == 3));
+  CHECK((corpus.size(Part::test).words == 3 && has(corpus.summary(), "test: 1 documents, 13")));
   CorpusOptions other = options;
   other.test_data = {};
   CHECK(Corpus(other, *bytes).hash() != corpus.hash());
 
   write_file(scratch / "bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"x\"}\n");
   CHECK(has(refusal({.data = scratch / "bad.jsonl"}), "bad.jsonl: line 2:"));
-  write_file(scratch / "unfit.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"ab\"}\n");
-  CHECK(has(refusal({.data = scratch / "unfit.jsonl", .field = "none"}), "line 1: no"));
 }
 
 TEST_CASE("text: JSON lines are known by their content, and what is taken otherwise or left out is said") {
@@ -290,14 +241,6 @@ TEST_CASE("text: JSON lines are known by their content, and what is taken otherw
   }
   for (const char* plain : {"{ is a brace\n", "one {\"text\": \"two\"}\n", "{\"text\": 1"})
     CHECK_FALSE(has(read("d.txt", plain).second, "note: "));
-
-  fs::create_directories(scratch.folder / "src");
-  write_file(scratch / "src/a.txt", "one"), write_file(scratch / "src/.b.txt", "two"),
-      write_file(scratch / "src/empty", "");
-  fs::create_symlink(scratch.folder / "src/a.txt", scratch.folder / "src/link.txt");
-  const Corpus folder({.data = scratch / "src", .validation_share = 0}, *bytes);
-  CHECK(has(folder.summary(), "names (1), links (1)"));
-  CHECK(has(refusal({.data = scratch / "src", .include = "link*"}), "names (1), links (1)"));
 }
 
 TEST_CASE("text: all below a folder, but what patterns leave out") {
@@ -320,7 +263,7 @@ TEST_CASE("text: all below a folder, but what patterns leave out") {
   CHECK(names({}, {"c.cpp"}) == "a.h b.cpp deep/notes.txt ");
   CHECK_THROWS_WITH_AS((void)names({"*.py"}, {}), doctest::Contains("--exclude leave"), InputError);
   const Corpus corpus({.data = scratch / "src", .include = "*.cpp", .validation_share = 0}, *byte_tokeniser());
-  CHECK(corpus.size(Part::training).documents == 2);
+  CHECK((corpus.size(Part::training).documents == 2 && has(corpus.summary(), "links (1)")));
 }
 
 TEST_CASE(
@@ -377,12 +320,9 @@ TEST_CASE("perplexities per byte and per word are of the same nats as the one pe
 
 TEST_CASE("corpus: what is read for people is the text that was set aside") {
   const Scratch scratch("passage");
-  std::string text;
   std::vector<std::string> all;
-  for (int c = 0; c < 12; ++c) {
-    all.push_back(to_text("CHAPTER ", c, ".\n", std::string(40, 'x'), "\n\n\n\n"));
-    text += all.back();
-  }
+  for (int c = 0; c < 12; ++c) all.push_back(to_text("CHAPTER ", c, ".\n", std::string(40, 'x'), "\n\n\n\n"));
+  const std::string text = joined({all.begin(), all.end()});
   write_file(scratch / "book.txt", text);
   CorpusOptions options{.data = scratch / "book.txt", .validation_share = 0.3};
   const std::string hash = Corpus(options, *byte_tokeniser()).hash();
@@ -400,5 +340,4 @@ TEST_CASE("corpus: what is read for people is the text that was set aside") {
   options = {.data = scratch / "book.txt", .validation_data = scratch / "lines.jsonl"};
   write_file(scratch / "lines.jsonl", "{\"text\": \"one \"}\n{\"text\": \"two\"}\n");
   CHECK(passage_to_read(options, hash).text == "one two");
-  CHECK(passage_to_read(options, hash).place == scratch / "lines.jsonl" + ": line 1, byte 0 of its text");
 }

@@ -1,13 +1,11 @@
 // Tokenisers: UTF-8, round trips of every byte, files, errors.
 #include "examples/whence/language/tokeniser.h"
 
-#include <doctest/doctest.h>
 #include <algorithm>
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "tensor/random.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -91,13 +89,6 @@ TEST_CASE("UTF-8: a stream gives whole characters only, and the same text howeve
   CHECK(stream.push("\x80!") == "😀!");
 }
 
-TEST_CASE("white space: Unicode's, and no other") {
-  for (const char* space : {" ", "\t", "\n", "\v", "\f", "\r", "\u0085", "\u00a0", "\u2003", "\u2028", "\u3000"})
-    CHECK(is_white_space(first_code_point(space)));
-  for (const char* other : {"a", "@", "\u0301", "😀", "\u200b", "\xFF", "\x1c", "×"})
-    CHECK_FALSE(is_white_space(first_code_point(other)));
-}
-
 TEST_CASE("every kind: there and back, byte for byte, also after saving and loading") {
   const Scratch scratch("kinds");
   const std::string text = soup(3000, 5, letters), numbers = "0 3\n1 2 2\t1\n";
@@ -179,12 +170,9 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
   };
   const std::string head = R"({"format": "whence tokeniser", "version": 1, "kind": )";
   CHECK(has(refusal(""), "no file"));
-  CHECK(has(refusal("\x80\x02}q"), "no file"));  // a pickle
-  CHECK(has(refusal(R"({"model": {}})"), "no file"));
   CHECK(has(refusal(R"({"format": "whence tokeniser", "version": 2, "kind": "bytes"})"), "'version' is 2"));
   CHECK(has(refusal(head + R"("syllables"})"), "kind 'syllables'"));
-  for (const char* gone : {R"("words"})", R"("bpe", "vocab": {}})"})
-    CHECK(has(refusal(head + gone), "tokens.py makes"));
+  CHECK(has(refusal(head + R"("words"})"), "tokens.py makes"));
   CHECK(has(refusal(head + R"("tokens"})"), "field 'tokens'"));
   CHECK(
       has(refusal(head + R"("tokens", "tokens": ["a", "\u0100"], "vocabulary": 2})"), "a token has the character 256"));
@@ -192,7 +180,7 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
     CHECK(has(refusal(to_text(head, R"("tokens", "tokens": ["a", "b"], "vocabulary": )", vocabulary, "}")),
         "'vocabulary' is"));
   CHECK(has(refusal(head + R"("characters", "characters": ["a", "a"]})"), "1 is entry 0"));
-  CHECK(has(refusal(head + R"("characters", "characters": ["ab"]})"), "no single"));
-  CHECK(has(refusal(head + R"("characters", "characters": [""]})"), "no single"));
+  for (const char* symbol : {"ab", ""})
+    CHECK(has(refusal(to_text(head, R"("characters", "characters": [")", symbol, "\"]}")), "no single"));
   CHECK(has(error_text([&] { (void)load_tokeniser(scratch / "none.json"); }), "cannot read"));
 }

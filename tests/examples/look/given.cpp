@@ -1,12 +1,7 @@
 // `whence look SCHEME --given`: attention on queries, keys and values of a file.
-#include <doctest/doctest.h>
 #include <map>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "examples/whence/look/tables.h"
-#include "examples/whence/verify/bare_attention.h"
-#include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
 #include "tests/examples/look/subjects.h"
 
@@ -85,8 +80,6 @@ TEST_CASE("look: queries, keys and values that are given are looked at as a mode
   write_safetensors(file, {{{"q", drawn(0)}, {"k", drawn(1)}, {"v", drawn(2)}}, {}});
   (void)done("look cope(p_max=3) --beside alibi --out " + page + given);
   CHECK(has(text_of(page), "class=\"look-beside\""));
-  for (const std::string what : {"--causes", "--paths", "--edit 'v layer=0 *= 1.5'"})
-    (void)done("look cope " + what + given);
   CHECK(has(done("look cope --explain 'dLoss/doutput head=1 i=3 d=2'" + given).out,
       "dLoss/d blocks.0.attention.output[0,1,3,2] = 1\n"));
 }

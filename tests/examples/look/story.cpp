@@ -2,7 +2,6 @@
 #include "examples/whence/look/story.h"
 
 #include "examples/whence/look/place.h"
-#include "tensor/raw.h"
 #include "tests/examples/look/subjects.h"
 
 namespace whence::test {
@@ -94,9 +93,7 @@ TEST_CASE("look: a knob is what its scheme registers, or else the pair's content
     const look::Inspection inspection(subject);
     const look::Knob knob = look::knob_of(inspection).value();
     CHECK_MESSAGE(knob.at.find(at) != std::string::npos, knob.at);
-    const bool moves =
-        std::ranges::any_of(knob.stops, [](const look::Turned& stop) { return std::abs(stop.outcome.real) > 1e-9; });
-    CHECK(moves);
+    CHECK(std::ranges::any_of(knob.stops, [](const look::Turned& stop) { return std::abs(stop.outcome.real) > 1e-9; }));
   }
   for (const SchemeInfo& info : registered_schemes()) {  // a knob without a quantity would silently be the score
     if (info.knob.empty()) continue;

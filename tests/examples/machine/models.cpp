@@ -70,15 +70,3 @@ TEST_CASE("encoders see the future, decoders do not") {
     if (!named.options.causal) CHECK_THROWS_WITH_AS(Decoding(model, 8), doctest::Contains("not causal"), Error);
   }
 }
-
-TEST_CASE("dropout of patterns and hidden numbers: in training only, another in every step") {
-  TransformerOptions options = shrunk("ram");
-  options.dropout = 0;
-  Transformer model(options);
-  randomise(model);
-  const Tensor tokens = random_tokens(2, 8, options.vocabulary);
-  const Pass pass{.training = true, .seed = 3, .step = 7};
-  CHECK(distance(model(tokens, pass), model(tokens)) > 1e-3);
-  CHECK(same_bits(model(tokens, pass), model(tokens, pass)));
-  CHECK(distance(model(tokens, pass), model(tokens, {.training = true, .seed = 3, .step = 8})) > 1e-3);
-}

@@ -1,25 +1,25 @@
-"""Tests the numbers that the playground's lessons (examples/whence/playground/page/lessons.json) claim: the engine's number must be in each claimed
-range. With the folder of a WebAssembly module its engine is tested too, and trains like the program, to 1e-6.
-
-    python3 tests/examples/playground/lessons.py build/release/whence [build/playground]
-"""
+"""The numbers that the playground's lessons (examples/whence/playground/page/lessons.json) claim: the engine's must lie in each claimed range; also
+the engine's as WebAssembly, if build/playground has it, which trains like the program, to 1e-6: tests/pytest tests/examples/playground/lessons.py"""
 import json
+import os
 import pathlib
 import subprocess
-import sys
+
+import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-LESSONS = HERE.parents[2] / "examples/whence/playground/page/lessons.json"
+LESSONS = json.loads((HERE.parents[2] / "examples/whence/playground/page/lessons.json").read_text())
+NATIVE, MODULE = [os.environ["WHENCE"], "playground", "--answer"], HERE.parents[2] / "build/playground"
+ENGINES = [NATIVE, *([["node", str(HERE / "node.js"), str(MODULE)]] if (MODULE / "playground.wasm").exists() else [])]
 
 
 def answers(engine, questions):
-    """Asks all questions of one process; an invalid answer ends the test."""
+    """Asks all questions of one process."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
     said = subprocess.run(engine, input=lines, capture_output=True, text=True, check=True).stdout
     found = [json.loads(line) for line in said.splitlines()]
     for question, answer in zip(questions, found, strict=True):
-        if "error" in answer:
-            sys.exit(f"{engine[0]}: {question}: {answer['error']}")
+        assert "error" not in answer, question
     return found
 
 
@@ -77,34 +77,18 @@ def holds(lesson, claim, look, answer):
             and ("cause" not in claim or answer["cause"] == claim["cause"]))
 
 
-def check(engine, lessons):
-    """The number of claims."""
-    count = 0
-    for lesson in lessons:
-        begun, asked = questions_of(lesson)
-        found = answers(engine, begun + asked)[len(begun):]
-        for claim, look, answer in zip(lesson["claims"], found[::2], found[1::2], strict=True):
-            count += 1
-            if not holds(lesson, claim, look, answer):
-                sys.exit(f"{engine[0]}: lesson {lesson['key']}: {claim}: {answer}, loss {look['loss']}")
-    return count
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine[0])
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson["key"])
+def test_lesson(engine, lesson):
+    begun, asked = questions_of(lesson)
+    found = answers(engine, begun + asked)[len(begun):]
+    for claim, look, answer in zip(lesson["claims"], found[::2], found[1::2], strict=True):
+        assert holds(lesson, claim, look, answer), (claim, answer, look["loss"])
 
 
-def losses(engine, scheme):
-    return answers(engine, [{"ask": "begin", "model": 0, "scheme": scheme, "steps": 20}, {"ask": "train", "model": 0, "steps": 20}])[1]["losses"]
-
-
-if __name__ == "__main__":
-    program, *module = sys.argv[1:]
-    native = [program, "playground", "--answer"]
-    lessons = json.loads(LESSONS.read_text())
-    print(f"{program}: {len(lessons)} lessons, {check(native, lessons)} claims hold")
-    for folder in module:
-        ours = ["node", str(HERE / "node.js"), folder]
-        print(f"{folder}: {len(lessons)} lessons, {check(ours, lessons)} claims hold")
-        for scheme in ("cope", "rope", "absolute", "cdape(kerple)", "stick_breaking"):
-            pairs = list(zip(losses(native, scheme), losses(ours, scheme), strict=True))
-            apart = max(abs(a - b) / abs(a) for a, b in pairs)
-            print(f"{scheme}: 20 steps, losses apart by {apart:.1e} at most")
-            if len(pairs) != 20 or not apart <= 1e-6:
-                sys.exit(f"{scheme}: 1e-6 allowed")
+@pytest.mark.parametrize("engine", ENGINES[1:])
+@pytest.mark.parametrize("scheme", ["cope", "rope", "absolute", "cdape(kerple)", "stick_breaking"])
+def test_training(engine, scheme):
+    questions = [{"ask": "begin", "model": 0, "scheme": scheme, "steps": 20}, {"ask": "train", "model": 0, "steps": 20}]
+    native, ours = (answers(each, questions)[1]["losses"] for each in (NATIVE, engine))
+    assert len(ours) == 20 and ours == pytest.approx(native, rel=1e-6)

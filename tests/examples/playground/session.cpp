@@ -2,16 +2,12 @@
 // sentence.
 #include "examples/whence/playground/session.h"
 
-#include <doctest/doctest.h>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -20,6 +16,14 @@ namespace {
 
 nlohmann::json asked(playground::Session& session, const std::string& question) {
   return json_of(session.answer(question));
+}
+
+double loss(playground::Session& session, const std::string& question) {
+  return asked(session, question).at("loss").get<double>();
+}
+
+std::string error(playground::Session& session, const std::string& question) {
+  return asked(session, question).at("error").get<std::string>();
 }
 
 // Returns the numbers of the last look's quantity in layer 0, or of its gradient.
@@ -93,14 +97,13 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
     CHECK(positions[row + key] == 0.25);
     CHECK(gates[row + key] == 0);
   }
-  const nlohmann::json alone =
-      asked(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
-  const double real = outcome.at("edits")[0].at("real").get<double>();
-  CHECK(std::abs(alone.at("loss").get<double>() - before.at("loss").get<double>() - real) < 1e-6);
+  const double alone =
+      loss(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
+  CHECK(std::abs(alone - before.at("loss").get<double>() - outcome.at("edits")[0].at("real").get<double>()) < 1e-6);
   (void)asked(session,  // two of one parameter
       R"({"ask": "look", "model": 2, "edits": ["blocks.1.attention.position.table 0=1 = 9", "blocks.1.attention.position.table 0=2 = 9"]})");
-  const nlohmann::json weights = asked(session, R"({"ask": "look", "model": 2})");  // an edit of a parameter is over
-  CHECK(weights.at("loss").get<double>() == before.at("loss").get<double>());
+  CHECK(loss(session, R"({"ask": "look", "model": 2})") ==
+        before.at("loss").get<double>());  // an edit of a parameter is over
 }
 
 TEST_CASE("playground: a turn is the pass of the last look, under its edits, with one number more changed") {
@@ -112,14 +115,12 @@ TEST_CASE("playground: a turn is the pass of the last look, under its edits, wit
   for (const std::string edits : {"", R"("blocks.0.attention.position.table *= 9")",
            R"("blocks.0.attention.position.table *= 9", "scores layer=1 head=0 *= 2")"}) {
     CAPTURE(edits);
-    const double before =
-        asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + "]}").at("loss").get<double>();
+    const double before = loss(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + "]}");
     const nlohmann::json turn = asked(session, R"({"ask": "turn", "model": 0, )" + place + "}");
-    const nlohmann::json look =
-        asked(session, R"({"ask": "look", "model": 0, "edits": [)" + edits + (edits.empty() ? "" : ", ") +
-                           R"("gates layer=0 head=1 i=9 j=3 = 0.25"]})");
-    CHECK(turn.at("loss").get<double>() == doctest::Approx(look.at("loss").get<double>()).epsilon(1e-6));
-    CHECK(turn.at("real").get<double>() == doctest::Approx(look.at("loss").get<double>() - before).epsilon(1e-3));
+    const double look = loss(session, R"({"ask": "look", "model": 0, "edits": [)" + edits +
+                                          (edits.empty() ? "" : ", ") + R"("gates layer=0 head=1 i=9 j=3 = 0.25"]})");
+    CHECK(turn.at("loss").get<double>() == doctest::Approx(look).epsilon(1e-6));
+    CHECK(turn.at("real").get<double>() == doctest::Approx(look - before).epsilon(1e-3));
     for (const nlohmann::json& row : turn.at("rows"))
       if (row.at("probe").get<std::string>() == "gates") CHECK(row.at("value").get<std::vector<double>>()[3] == 0.25);
   }
@@ -140,22 +141,15 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   const look::SubjectOptions options{.run = run};
   const nlohmann::json opened = asked(session, playground::question_that_opens(options).line());
   CHECK(opened.at("label").get<std::string>() == "the end of training");
-  for (const char* question : {R"({"ask": "look", "model": MODEL, "sample": 3})",
-           R"({"ask": "look", "model": MODEL, "edits": ["gates layer=0 head=1 = 0"]})"}) {
-    const auto loss_of = [&](const char* model) {
-      return asked(session, std::string(question).replace(std::string(question).find("MODEL"), 5, model))
-          .at("loss")
-          .get<double>();
-    };
-    CHECK(loss_of("0") == loss_of("1"));
-  }
+  for (const std::string more : {R"(, "sample": 3})", R"(, "edits": ["gates layer=0 head=1 = 0"]})"})
+    CHECK(
+        loss(session, R"({"ask": "look", "model": 0)" + more) == loss(session, R"({"ask": "look", "model": 1)" + more));
   const auto percent_of = [&](const char* question) {
     return asked(session, question).at("percent").get<std::vector<double>>();
   };
   CHECK(percent_of(R"({"ask": "errors", "model": 0, "sequences": 40})") ==
         percent_of(R"({"ask": "errors", "model": 1, "sequences": 40})"));
-  CHECK(has(asked(session, R"({"ask": "train", "model": 0, "steps": 1})").at("error").get<std::string>(),
-      "stays as it was trained"));
+  CHECK(has(error(session, R"({"ask": "train", "model": 0, "steps": 1})"), "as it was trained"));
   // In another folder, from the files alone.
   const auto files = look::files_of(options);
   std::filesystem::remove_all(run);
@@ -165,18 +159,11 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   }
   CHECK(files.size() == 2);
   (void)asked(session, playground::question_that_opens(options).line());
-  CHECK(asked(session, R"({"ask": "look", "model": 0})").at("loss").get<double>() ==
-        asked(session, R"({"ask": "look", "model": 1})").at("loss").get<double>());
+  CHECK(loss(session, R"({"ask": "look", "model": 0})") == loss(session, R"({"ask": "look", "model": 1})"));
   (void)asked(session, playground::question_that_opens({.run = "dape(kerple)"}).line());
-  CHECK(asked(session, R"({"ask": "look", "model": 0})").at("loss").get<double>() > 0);
-  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})")
-            .at("percent")
-            .get<std::vector<double>>()
-            .empty());
-  CHECK_FALSE(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 700})").contains("error"));
-  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").at("error").get<std::string>(), "a page of 700 tokens"));
-  CHECK(has(asked(session, playground::question_that_opens({.run = "none/here"}).line()).at("error").get<std::string>(),
-      "no folder"));
+  CHECK(loss(session, R"({"ask": "look", "model": 0})") > 0);
+  CHECK(percent_of(R"({"ask": "errors", "model": 0, "sequences": 8})").empty());
+  CHECK(has(error(session, playground::question_that_opens({.run = "none/here"}).line()), "no folder"));
 }
 
 TEST_CASE("playground: a model or a page that is too large is refused before it takes memory") {
@@ -186,37 +173,28 @@ TEST_CASE("playground: a model or a page that is too large is refused before it 
   memory.reset_peak();
   for (const char* question : {R"q({"ask": "begin", "model": 0, "scheme": "absolute(rows=20000000)"})q",
            R"q({"ask": "open", "model": 0, "run": "absolute(rows=20000000)"})q"})
-    CHECK_MESSAGE(
-        has(asked(session, question).at("error").get<std::string>(), "parameters; 4000000 at most required"), question);
-  CHECK(has(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 2000000000})")
-                .at("error")
-                .get<std::string>(),
-      "0 to 1048576 required"));
+    CHECK_MESSAGE(has(error(session, question), "4000000 at most"), question);
+  CHECK(has(error(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 2000000000})"), "0 to 1048576"));
   (void)asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 20000})");
-  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").at("error").get<std::string>(),
-      "a page of 20000 tokens would hold"));
+  CHECK(has(error(session, R"({"ask": "look", "model": 0})"), "20000 tokens"));
   CHECK(memory.statistics().peak - before < std::size_t{64} << 20);
 }
 
 TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
   playground::Session session;
-  const auto refusal = [&](const std::string& question) {
-    return asked(session, question).at("error").get<std::string>();
-  };
-  CHECK(has(refusal("{"), "question"));
-  CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "no model 0 yet"));
-  CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=-1)"})q"), "p_max is '-1'"));
-  CHECK(refusal(R"({"ask": "begin", "model": 0, "scheme": ")" + std::string(1 << 20, 'a') + R"("})").size() < 1000);
-  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 100000})"), "4 to 128 required"));
-  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 31})"), "even number"));
+  const std::string long_name(1 << 20, 'a');
+  for (const auto& [question, part] : std::vector<std::pair<std::string, std::string>>{{"{", "question"},
+           {R"({"ask": "fly", "model": 0})", "no model 0"},
+           {R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=-1)"})q", "p_max is '-1'"},
+           {R"({"ask": "begin", "model": 0, "scheme": ")" + long_name + R"("})", ""},
+           {R"({"ask": "begin", "model": 0, "length": 100000})", "4 to 128"},
+           {R"({"ask": "begin", "model": 0, "length": 31})", "even number"}})
+    CHECK_MESSAGE((has(error(session, question), part) && error(session, question).size() < 1000), part);
   CHECK(asked(session, R"({"ask": "begin", "model": 0, "length": 8})").at("parameters").get<std::int64_t>() > 0);
-  CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "'fly' asked"));
-  CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates"})"), "\"look\" first"));
-  CHECK(has(refusal(R"({"ask": "look", "model": 0, "edits": ["gates = x"]})"), "NUMBER required"));
-  CHECK(asked(session, R"({"ask": "look", "model": 0})").at("loss").get<double>() > 0);
-  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})")
-            .at("percent")
-            .get<std::vector<double>>()
-            .size() == 3);
+  CHECK(has(error(session, R"({"ask": "fly", "model": 0})"), "'fly' asked"));
+  CHECK(has(error(session, R"({"ask": "explain", "model": 0, "what": "gates"})"), "\"look\" first"));
+  CHECK(has(error(session, R"({"ask": "look", "model": 0, "edits": ["gates = x"]})"), "NUMBER"));
+  CHECK(loss(session, R"({"ask": "look", "model": 0})") > 0);
+  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").at("percent").size() == 3);
   CHECK(asked(session, R"({"ask": "schemes"})").at("schemes").size() >= 38);
 }

@@ -1,18 +1,12 @@
 // Training by several ranks: the bits of one rank, in every precision; agreement of all; reports of errors.
-#include <doctest/doctest.h>
-#include <filesystem>
-#include <functional>
 #include <set>
 
-#include "autograd/ops.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/training/training.h"
 #include "tensor/ranks/ranks.h"
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/schemes.h"
-#include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::test;

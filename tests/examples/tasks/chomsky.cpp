@@ -126,22 +126,17 @@ TEST_CASE("chomsky: strings and answers that the data's source makes, and those 
     return found;
   };
   for (const Example& each : std::initializer_list<Example>{{"even_pairs", "001110", "0"},
-           {"even_pairs", "0101001", "1"}, {"parity_check", "1010100", "1"}, {"cycle_navigation", "20100", "3", source},
-           {"stack_manipulation", "0110422", "11020000"}, {"stack_manipulation", "110222", "2000000"},
-           {"reverse_string", "011010", "010110"}, {"duplicate_string", "101", "101101"},
-           {"odds_first", "00110101", "01000111"}, {"odds_first", "00110101", "01000111", paper},
+           {"parity_check", "1010100", "1"}, {"cycle_navigation", "20100", "3", source},
+           {"stack_manipulation", "0110422", "11020000"}, {"reverse_string", "011010", "010110"},
+           {"duplicate_string", "101", "101101"}, {"odds_first", "00110101", "01000111", paper},
            {"odds_first", "00110101", "01110100", source}, {"missing_duplicate", "01100210", "1"},
-           {"missing_duplicate", "1011213", "0"}, {"binary_addition", "001201101", "0101120000"},
-           {"binary_addition", "10012000001", "100101200000"}, {"binary_multiplication", "001201101", "000110120"},
-           {"compute_sqrt", "100101", "110"}, {"compute_sqrt", "111", "10"}, {"bucket_sort", "10204112", "00111224"},
-           // Printed examples, where 0 is True, without a root of 100010 that is not 101, and without two examples that
-           // have a minus before a bracket, against the grammar.
+           {"binary_addition", "001201101", "0101120000"}, {"binary_multiplication", "001201101", "000110120"},
+           {"compute_sqrt", "100101", "110"}, {"bucket_sort", "10204112", "00111224"},
+           // Printed examples, where 0 is True.
            {"even_pairs", "00110", "0"}, {"parity_check", "000110", "0"}, {"modular_arithmetic", "15264", "4", paper},
            {"cycle_navigation", "011210", "2"}, {"stack_manipulation", "01100232", "011020000"},
-           {"reverse_string", "00110", "01100"}, {"duplicate_string", "01001", "0100101001"},
-           {"missing_duplicate", "10011021", "0"}, {"odds_first", "000100", "000010"},
-           {"binary_addition", "100102101", "1011120000", paper}, {"bucket_sort", "421302214", "011222344"},
-           {"compute_sqrt", "100010", "101"}}) {
+           {"missing_duplicate", "10011021", "0"}, {"binary_addition", "100102101", "1011120000", paper},
+           {"bucket_sort", "421302214", "011222344"}, {"compute_sqrt", "100010", "101"}}) {
     CAPTURE(each.problem);
     CAPTURE(each.string);
     const Reading reading = each.reading.value_or(reading_of(problem_of(each.problem)));

@@ -1,18 +1,12 @@
 // Training on tasks: parts of a step against one large batch, validation, the fingerprint of the data, run.json.
-#include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/task_study.h"
 #include "nn/training/training.h"
-#include "tensor/error.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -89,7 +83,7 @@ TEST_CASE("training loop: hooks run where they are due, in their order, until it
   CHECK(train(step, schedule, 7, 9, hooks, [] { return true; }) == 6);
 }
 
-TEST_CASE("training: a step without any target is refused, and best weights without a place to keep them") {
+TEST_CASE("training: a step without any target is refused") {
   const auto task = make_task("flip_flop", {"--length", "8"});
   Transformer model(small_model(*task));
   TrainingOptions options;
@@ -180,11 +174,9 @@ TEST_CASE("training: scores count what the model answers, headline and guesses b
     Errors at_once, guess;
     at_once.add(batch, most_probable(model(batch.input_tensor())));
     guess.add(batch, task->guesses()[1].predict(batch));
-    CHECK(scores[set].model.wrong_tokens == at_once.wrong_tokens);
-    CHECK(scores[set].model.sequences == 20);
+    CHECK((scores[set].model.wrong_tokens == at_once.wrong_tokens && scores[set].model.sequences == 20));
     CHECK(scores[set].guesses[1].second.wrong_sequences == guess.wrong_sequences);
     CHECK(headline(*task, at_once) == at_once.sequence_percent());
-    CHECK(best_guess(*task, scores[set]) <= guess.sequence_percent());
   }
 }
 

@@ -1,10 +1,6 @@
 // check_op and check_scheme, as called in a user's tests: correct ones pass, and each fault is named.
 #include "examples/whence/verify/checks.h"
 
-#include <doctest/doctest.h>
-
-#include "autograd/ops.h"
-#include "tensor/error.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
