@@ -315,8 +315,8 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
 }
 
 TEST_CASE("emulator: gradcheck --against-cpu has a row for every dtype, and all agree") {
-  const Outcome all = RunningProgram(words("gradcheck softmax linear_gelu_linear --against-cpu --device cuda --quiet"),
-      program_with_gpu())
+  const Outcome all = RunningProgram(
+      words("gradcheck softmax linear_gelu_linear --against-cpu --device cuda --quiet"), program_with_gpu())
                           .finish_within(300);
   CHECK_MESSAGE(all.code == 0, all.out, all.err);
   CHECK(has(all.out, "; 0 failed"));
