@@ -102,14 +102,6 @@ void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
       [send, constant = std::vector<std::byte>(first, first + bytes)] { send(constant.data(), constant.size()); });
 }
 
-std::string to_string(const LaunchFacts& facts) {
-  if (facts.threads == 0) return facts.kernel;
-  std::string text = to_text(
-      facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
-  if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
-  return text;
-}
-
 CUstream_st* stream() { return nullptr; }
 
 // The limit of the target GPUs. Tiles of f64 exceed all of them.
