@@ -1,4 +1,4 @@
-"""The page that cuda/check files beside its stages: tables of what was measured, and of the kernels of a step in ncu's words or the emulator's."""
+"""The page that cuda/check files: tables of what was measured, and of the kernels of a step in ncu's words or the emulator's."""
 import csv
 import re
 
@@ -122,10 +122,12 @@ def page(facts, stages, names):
     if isinstance(facts["programs"], dict):
         lines += [f"The programs were given, not built here: {facts['programs']['version']}. That they are of this code nobody has checked.", ""]
     lines += ["| stage | outcome | s | |", "|---|---|---|---|"]
-    for name in names:
-        stage = stages.get(name, {"outcome": "not run", "seconds": "", "reason": "", "found": {}})
+    for name in filter(stages.get, names):
+        stage = stages[name]
         remark = stage["found"].get("summary", "") if stage["outcome"] == "passed" else stage["reason"]
         lines.append(f"| {name} | {stage['outcome']} | {stage['seconds']} | {remark.replace('|', chr(92) + '|')} |")
+    if missing := [name for name in names if name not in stages]:
+        lines += ["", f"Not run: {', '.join(missing)}."]
     passed = {name: stages[name] for name in names if name in stages and stages[name]["outcome"] == "passed"}
     if any(name.startswith("train_") for name in passed):
         lines += ["", "## A training step" + ("" if facts["emulated"] else " of 124M parameters, 16 sequences of 512 tokens"), "", *step_table(passed)]

@@ -109,8 +109,8 @@ class Stage:
 
 
 class Run:
-    """runs/NAME/STAGE.json and STAGE.txt of what passed, runs/NAME/failed/ of what did not. The first are copied to `published` (where that
-    is given) but for ncu's words, which are megabytes; all of it to the folder that OUT names. NAME is the time in UTC and the device, so that no run overwrites another."""
+    """runs/NAME/STAGE.json and STAGE.txt of what passed, runs/NAME/failed/ of what did not. A page of it and a record go to `published` (where
+    that is given), all of it to the folder that OUT names. NAME is the time in UTC and the device, so that no run overwrites another."""
 
     def __init__(self, folder, published, facts, page):
         self.folder, self.published, self.facts, self.page = folder, published, facts, page
@@ -175,13 +175,36 @@ class Run:
 
     def publish(self):
         stages = self.stages()
-        (self.folder / "README.md").write_text("\n".join(self.page(self.facts, stages)) + "\n")
+        page = "\n".join(self.page(self.facts, stages)) + "\n"
+        (self.folder / "README.md").write_text(page)
         if self.published:
-            place = self.published / self.folder.name
-            shutil.rmtree(place, ignore_errors=True)  # a stage that passed and now fails is no longer a result
-            if any(stage["outcome"] == "passed" and name != "build" for name, stage in stages.items()):
-                shutil.copytree(self.folder, place, ignore=shutil.ignore_patterns("failed", "profile_*.txt"))
+            passed = any(stage["outcome"] == "passed" and name != "build" for name, stage in stages.items())
+            for ending, text in ((".md", page), (".json", record(self.facts, stages))):
+                file = self.published / (self.folder.name + ending)
+                file.unlink(missing_ok=True)  # a stage that passed and now fails is no longer a result
+                if passed:
+                    file.write_text(text)
         if out := os.environ.get("OUT"):
             place = pathlib.Path(out) / self.folder.name
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(self.folder, place)
+
+
+def record(facts, stages):
+    """The JSON beside the page, a line for each stage. What was measured is on the page, and all of it in the run's folder.
+    >>> print(record({"code_hash": "771a"}, {"bits": {"outcome": "passed", "seconds": 1.4, "date": "2026", "found": {"summary": "", "rows": [1]}}}))
+    {
+     "code_hash": "771a",
+     "stages": {
+      "bits": {"outcome": "passed", "seconds": 1.4, "date": "2026", "summary": ""}
+     }
+    }
+    <BLANKLINE>
+    """
+    lines = []
+    for name, stage in sorted(stages.items(), key=lambda each: each[1]["date"]):
+        said = {key: stage[key] for key in ("outcome", "reason", "seconds", "date") if stage.get(key)}
+        said |= {key: value for key, value in stage["found"].items() if not isinstance(value, list)}
+        lines.append(f'  "{name}": {json.dumps(said)}')
+    of_facts = "".join(f' "{key}": {json.dumps(value)},\n' for key, value in facts.items())
+    return "{\n" + of_facts + ' "stages": {\n' + ",\n".join(lines) + "\n }\n}\n"

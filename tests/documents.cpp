@@ -148,7 +148,8 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
 TEST_CASE("documents: what the README says of a GPU stands on the newest pages that have it") {
   const std::string readme = replaced(text_of(root / "README.md"), "\\s+", " ");
   std::set<fs::path> pages;
-  for (const auto& each : fs::directory_iterator(root / "cuda/results")) pages.insert(each.path() / "README.md");
+  for (const auto& each : fs::directory_iterator(root / "cuda/results"))
+    if (each.path().extension() == ".md") pages.insert(each.path());
   const auto newest = [&](const std::string& pattern) {
     for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
       const std::string text = text_of(*page);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "cuda/emulator/settings.h"
 #include "tensor/error.h"
@@ -13,8 +12,7 @@
 namespace whence::gpu::emulator {
 namespace {
 
-constexpr std::size_t alignment = 256, band = 256;
-constexpr std::size_t farthest = 4096;  // bytes next to a tensor that are checked after each index-style op
+constexpr std::size_t alignment = 256;
 constexpr int unset = 0xFF;
 std::size_t rounded(std::size_t bytes) {
   return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
@@ -23,15 +21,6 @@ std::size_t rounded(std::size_t bytes) {
 // An address that no integer or floating member of a kernel has by chance: its upper half is no plausible extent, and
 // as a double it is a denormal. The system may give another one.
 void* const wished = reinterpret_cast<void*>(0x6A5D'0000'0000);
-
-std::byte* map(void* where, std::size_t bytes, int access) {
-  void* const memory = mmap(where, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    fail("emulator", bytes_text(bytes), " of addresses are refused by the system (", std::strerror(errno),
-        "); set WHENCE_EMULATOR_MEMORY to less, as in 512M");
-  }
-  return static_cast<std::byte*>(memory);
-}
 
 // Returns the first of these bytes that was written; null: none.
 const std::byte* first_written(const std::byte* memory, std::size_t bytes) {
@@ -42,6 +31,15 @@ const std::byte* first_written(const std::byte* memory, std::size_t bytes) {
 
 }  // namespace
 
+std::byte* reserve(std::size_t bytes, void* where, bool accessible) {
+  const int access = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
+  void* const memory = mmap(where, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    fail("emulator", bytes_text(bytes), " of addresses are refused by the system (", std::strerror(errno),
+        "); set WHENCE_EMULATOR_MEMORY to less, as in 512M");
+  return static_cast<std::byte*>(memory);
+}
+
 // Never destroyed: tensors in static storage are freed after any destructor here.
 Arena& Arena::instance() {
   static Arena* const arena = new Arena;
@@ -49,11 +47,12 @@ Arena& Arena::instance() {
 }
 
 Arena::Arena() : reserved_(rounded(settings().memory)) {
-  first_ = map(wished, reserved_, PROT_NONE);
+  first_ = reserve(reserved_, wished, false);
   // Both addresses of a byte agree in the lower half: see BodyCopy.
   constexpr std::uintptr_t half = std::uintptr_t{1} << 32;
-  std::byte* const somewhere = map(nullptr, reserved_ + half, PROT_READ | PROT_WRITE);
+  std::byte* const somewhere = reserve(reserved_ + half);
   memory_ = somewhere + (reinterpret_cast<std::uintptr_t>(first_) - reinterpret_cast<std::uintptr_t>(somewhere)) % half;
+  std::memset(memory_, unset, band);
   watch_host_accesses();
 }
 
@@ -63,13 +62,14 @@ void* Arena::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t size = rounded(bytes), taken = size + band;
   if (used_ + size > capacity()) return nullptr;
-  std::size_t at = 0;
+  std::size_t at = band;
   for (const auto& [begin, block] : blocks_) {
     if (begin - at >= taken) break;
     at = begin + block.size + band;
   }
   if (at + taken > reserved_) return nullptr;
-  blocks_[at] = {.size = size, .poisoned = fill(memory_ + at, taken)};
+  blocks_[at] = {.size = size, .poisoned = fill(memory_ + at, size)};
+  std::memset(memory_ + at + size, unset, band);
   used_ += size;
   return first_ + at;
 }
@@ -158,23 +158,6 @@ bool Arena::in_use(const void* address, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
   const auto* const block = block_at(offset(address));
   return block && offset(address) - block->first + bytes <= block->second.used;
-}
-
-std::vector<Arena::Guard> Arena::guards_of(const std::vector<Use>& uses) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<Guard> guards;
-  for (const Use& use : uses) {
-    const auto own = blocks_.find(use.begin);
-    std::byte* const first = memory_ + use.begin;
-    guards.push_back({first + use.bytes, std::min(own->second.size + band - use.bytes, farthest), use, true});
-    if (own == blocks_.begin()) continue;
-    const auto& [begin, before] = *std::prev(own);
-    if (before.graph) continue;                          // a graph's blocks change their use from kernel to kernel
-    if (before.used == 0 && !before.poisoned) continue;  // freed by Settings::dry
-    const std::size_t all = before.size + band, from = std::max(before.used, all - std::min(all, farthest));
-    guards.push_back({memory_ + begin + from, all - from, use, false});
-  }
-  return guards;
 }
 
 bool Arena::find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const {

@@ -39,14 +39,8 @@ class Arena {
   // True if [address, address + bytes) is inside one block in use.
   bool in_use(const void* address, std::size_t bytes) const;
   std::byte* bytes_of(const Use& use) const { return memory_ + use.begin; }
-  // Bytes of 0xFF after or before those of a use, which belong to no tensor.
-  struct Guard {
-    std::byte* first;
-    std::size_t bytes;
-    Use of;
-    bool behind;
-  };
-  std::vector<Guard> guards_of(const std::vector<Use>& uses) const;
+  // Bytes of 0xFF before a block and behind it, which belong to no tensor.
+  static constexpr std::size_t band = 256;
 
   std::size_t capacity() const;
   std::size_t used() const { return used_; }
@@ -92,6 +86,10 @@ class Arena {
   std::uint64_t numbers_ = 0;
   Blocks blocks_;
 };
+
+// Returns addresses whose memory is taken when it is touched, at `where` if the system agrees. Throws Error if it
+// refuses.
+std::byte* reserve(std::size_t bytes, void* where = nullptr, bool accessible = true);
 
 // Installs a handler that reports host code that touches device memory, and passes the fault on to the handler before
 // it. Called repeatedly, since others (a test framework, a sanitizer) install their own handlers.

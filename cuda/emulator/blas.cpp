@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "cuda/emulator/arena.h"
@@ -80,8 +80,6 @@ void require_matrix(const char* name, const BlasMatrix& x, index_t rows, index_t
   };
   if (x.leading < extent)
     wrong(to_text("has rows that begin ", x.leading, " numbers apart"), to_text("at least ", extent));
-  if (reinterpret_cast<std::uintptr_t>(x.first) % static_cast<std::uintptr_t>(size) != 0)
-    wrong("begins inside a number", to_text("a multiple of ", size, " bytes"));
   const index_t steps = (batch - 1) * x.step, numbers = (lines - 1) * x.leading + extent;
   const auto* const first = static_cast<const std::byte*>(x.first) + (steps < 0 ? steps * size : 0);
   if (!gpu::emulator::Arena::instance().in_use(first, static_cast<std::size_t>((std::abs(steps) + numbers) * size)))
@@ -89,9 +87,7 @@ void require_matrix(const char* name, const BlasMatrix& x, index_t rows, index_t
 }
 
 void require_product(const BlasProduct& p, const BlasEpilogue& e) {
-  const index_t size = static_cast<index_t>(size_of(p.dtype)), most = std::numeric_limits<int>::max();
-  if (std::max({p.m, p.n, p.k}) > most)
-    fail("matmul", "[", p.m, ' ', p.k, "] [", p.k, ' ', p.n, "] given; extents up to ", most, " are required");
+  const index_t size = static_cast<index_t>(size_of(p.dtype));
   require_matrix("a", p.a, p.m, p.k, p.batch, size);
   require_matrix("b", p.b, p.k, p.n, p.batch, size);
   require_matrix("out", {p.out, false, p.out_leading(), p.m * p.n}, p.m, p.n, p.batch,
@@ -103,12 +99,6 @@ void require_product(const BlasProduct& p, const BlasEpilogue& e) {
   plain("bias", e.bias, 1, p.n);
   plain("before_gelu", e.before_gelu, p.m, p.n);
   plain("row_sums", e.row_sums, 1, p.m);
-  if ((e.bias || e.gelu || e.before_gelu) && e.row_sums)
-    fail("matmul", "an epilogue of several kinds given; a bias and gelu, or row_sums required");
-  if (e.gelu && size != 2)
-    fail("matmul", "GELU with a product of ", p.dtype, " given; f16 or bf16 required; the library approximates it");
-  if (p.batch > 1 && p.out_leading() != p.n)
-    fail("matmul", "a batch of ", p.batch, " given, rows ", p.out_leading(), " apart; ", p.n, " required");
 }
 
 // The first product sets up the library, which takes memory and time that a graph cannot record.
@@ -121,15 +111,10 @@ void require_set_up() {
   gpu::emulator::products_are_set_up = true;
 }
 
-struct ProductArguments {
-  BlasProduct product;
-  BlasEpilogue epilogue;
-};
-
 void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
   require_set_up();
   require_product(p, e);
-  const ProductArguments arguments{p, e};
+  const std::pair arguments(p, e);
   visit_real("matmul", p.dtype, [&]<class T>(Type<T>) {
     gpu::emulator::submit("matmul", {&arguments, sizeof arguments}, [p, e] {
       if (!gpu::emulator::settings().dry) p.wide ? multiply_now<T, compute_t<T>>(p, e) : multiply_now<T, T>(p, e);
@@ -144,21 +129,10 @@ void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
 
 void multiply(const BlasProduct& product) { submit_product(product, {}); }
 
-// True if Settings::refusals makes the library refuse this shape. The answer is the same each time, because a plan is
-// made once.
-bool refused(const BlasProduct& p, const BlasEpilogue& e) {
-  std::uint64_t hash = gpu::emulator::settings().refusals;
-  if (hash == 0) return false;
-  const index_t kind = e.row_sums ? 2 : e.gelu;
-  for (const index_t part : {static_cast<index_t>(p.dtype), p.m, p.n, p.k, kind})
-    hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
-  return hash >> 63 != 0;
-}
-
 // The cases that cuBLASLt is known to have kernels for.
 bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue) {
   const bool supported = product.dtype == DType::f16 || product.dtype == DType::bf16 || product.dtype == DType::f32;
-  if (!supported || !fits_epilogue(epilogue, product.n) || refused(product, epilogue)) return false;
+  if (!supported || !fits_epilogue(epilogue, product.n)) return false;
   submit_product(product, epilogue);
   return true;
 }

@@ -2,6 +2,8 @@
 // continues. So threads that never wait share one stack, and a block without barriers costs two switches.
 #include "cuda/emulator/block_run.h"
 
+#include <map>
+
 #include "cuda/emulator/block_memory.h"
 #include "cuda/emulator/copies_ahead.h"
 #include "cuda/emulator/costs.h"
@@ -11,22 +13,17 @@ namespace whence::gpu::emulator {
 namespace {
 
 constexpr int warp_size = 32;
-std::uint32_t next_segment = 1;
+std::uint64_t next_segment = 1;
+
+const char* text_of(Meeting meeting) {
+  const char* const names[] = {"nothing", "sync()", "sync_warp()", "shuffle", "shuffle_xor", "shuffle_up", "mma",
+      "ldmatrix", "ldmatrix_trans", "movmatrix"};
+  return names[static_cast<std::size_t>(meeting)];
+}
 
 }  // namespace
 
-void renew_stamps() {
-  if (next_segment <= most_segments / 2) return;  // enough for any one block
-  clear_shadows();                                // the earlier accesses of this launch are forgotten
-  next_segment = 1;
-  running.launch_first = 1u << lane_bits;
-}
-
-std::uint32_t take_segment() {
-  if (next_segment == most_segments - 1)  // the last one belongs to no thread: in_flight
-    fail("emulator", "more barriers in one block than there are stamps for; use shorter loops in emulated runs");
-  return next_segment++;
-}
+std::uint64_t take_segment() { return next_segment++; }
 
 // ---- Scheduling.
 
@@ -37,7 +34,7 @@ void BlockRun::run(const Code& code, int threads, Order& order) {
   go_on_with(next());
   current_ = nullptr;
   if (!failure_) return settle_costs();
-  idle_.clear();
+  idle_.clear(), BlockMemory::instance().forget();
   for (const auto& fiber : fibers_) fiber->restart(), idle_.push_back(fiber.get());
   std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -54,7 +51,6 @@ void BlockRun::reset(int threads) {
   tasks_.assign(static_cast<std::size_t>(threads), Task{});
   warps_.resize(static_cast<std::size_t>((threads + warp_size - 1) / warp_size));
   segments_.clear();
-  renew_stamps();
   for (std::size_t w = 0; w < warps_.size(); ++w) {
     const int first = static_cast<int>(w) * warp_size;
     warps_[w] = Warp{};
@@ -62,7 +58,6 @@ void BlockRun::reset(int threads) {
     new_segment(static_cast<int>(w));
   }
   running.block_first = warps_[0].segment << lane_bits;
-  note_block_start();
   fresh_.resize(static_cast<std::size_t>(threads));
   std::iota(fresh_.begin(), fresh_.end(), 0);
   order_->arrange(fresh_);
@@ -97,7 +92,7 @@ void BlockRun::make_running(int thread) {
   const int warp = thread / warp_size;
   running.thread = thread;
   running.stamp = warps_[static_cast<std::size_t>(warp)].segment << lane_bits |
-                  static_cast<std::uint32_t>(thread - warp * warp_size);
+                  static_cast<std::uint64_t>(thread - warp * warp_size);
 }
 
 // Switches from the running fiber to a thread's, or to run() if no thread can go on.
@@ -187,7 +182,7 @@ void BlockRun::order_warps(const std::vector<int>& warps) {
   }
 }
 
-bool BlockRun::unordered(std::uint32_t stamp) const {
+bool BlockRun::unordered(std::uint64_t stamp) const {
   const Segment& other = segments_[(stamp >> lane_bits) - (running.block_first >> lane_bits)];
   const int own_warp = running.thread / warp_size;
   const Warp& own = warps_[static_cast<std::size_t>(own_warp)];
@@ -195,7 +190,7 @@ bool BlockRun::unordered(std::uint32_t stamp) const {
   return other.clock == own.clock && stamp != running.stamp;
 }
 
-int BlockRun::thread_of(std::uint32_t stamp) const {
+int BlockRun::thread_of(std::uint64_t stamp) const {
   const Segment& other = segments_[(stamp >> lane_bits) - (running.block_first >> lane_bits)];
   return other.warp * warp_size + static_cast<int>(stamp & (warp_size - 1));
 }
@@ -247,6 +242,43 @@ BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, con
   }
   wait();
   return {warp.values[buffer], warp.lanes};
+}
+
+// ---- Texts of errors between the threads of a block.
+
+void stop(const Site& at, const std::string& message) {
+  throw Error(error_at_call_site(running.facts ? running.facts->kernel : "emulator",
+      to_text(whence::to_string(at), ": thread ", running.thread, " of block ", running.block, ": ", message)));
+}
+
+void BlockRun::mixed(const Place& other, const Place& own) {
+  stop(own.at, to_text("meets ", text_of(own.meeting), ", thread ", other.thread, " waits in ", text_of(other.meeting),
+                   " at ", whence::to_string(other.at),
+                   own.meeting >= Meeting::sync_warp ? "; all lanes of a warp are required in the same one"
+                                                     : "; all threads of the block are required in the same one"));
+}
+
+// For a block in which no thread can go on: "64 threads, of which the first is 0, wait in sync() at x.cu:12; 64
+// threads, of which the first is 64, have ended; ..."
+std::string BlockRun::who_waits() const {
+  struct Group {
+    int count = 0, first = 0;
+  };
+  std::map<std::string, Group> groups;
+  for (std::size_t thread = 0; thread < tasks_.size(); ++thread) {
+    const Task& task = tasks_[thread];
+    const Place& place = task.place;
+    const std::string what = task.state == State::ended
+                                 ? "ended without it"
+                                 : to_text("wait in ", text_of(place.meeting), " at ", whence::to_string(place.at));
+    Group& group = groups[what];
+    if (group.count++ == 0) group.first = static_cast<int>(thread);
+  }
+  std::string text = "a barrier that part of the block never reaches: ";
+  for (const auto& [what, group] : groups)
+    text += to_text(
+        "thread ", group.first, group.count > 1 ? to_text(" and ", group.count - 1, " others ") : " ", what, "; ");
+  return text + "all threads that a barrier is for are required to reach it";
 }
 
 }  // namespace whence::gpu::emulator

@@ -54,8 +54,8 @@ class BlockRun {
   Exchange meet_warp(Meeting meeting, std::uint64_t value, const Site& at, Together together = nullptr);
 
   // True if `stamp`, a segment of a thread of this block, may be unordered with the running thread.
-  bool unordered(std::uint32_t stamp) const;
-  int thread_of(std::uint32_t stamp) const;
+  bool unordered(std::uint64_t stamp) const;
+  int thread_of(std::uint64_t stamp) const;
   bool on_guard_page(const void* address) const { return current_ && current_->guards(address); }
 
  private:
@@ -75,8 +75,9 @@ class BlockRun {
     Place place;  // of the first lane that arrived
     // Two sets are used in turn: a fast lane may write its next value before a slow one has read.
     std::uint64_t values[2][32] = {};
-    std::uint32_t segment = 0, clock = 1;  // changed at every barrier
-    std::uint32_t seen[32] = {};           // for every warp, the clock up to which its accesses are before this warp's
+    std::uint64_t segment = 0;
+    std::uint32_t clock = 1;      // changed at every barrier, as the segment
+    std::uint32_t seen[32] = {};  // for every warp, the clock up to which its accesses are before this warp's
   };
   struct Segment {
     int warp;
@@ -117,9 +118,6 @@ class BlockRun {
   std::vector<Fiber*> idle_;
 };
 
-// Segment numbers of stamps (shadow.h) have 26 bits. When half are used, all shadow memory is cleared before the next
-// block, and numbers start again.
-void renew_stamps();
-std::uint32_t take_segment();
+std::uint64_t take_segment();  // a new one
 
 }  // namespace whence::gpu::emulator

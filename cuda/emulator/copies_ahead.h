@@ -1,6 +1,6 @@
-// The twin of cp.async: asynchronous copies from global to shared memory. The target is full of 0xFF, and an error to
-// touch, until the thread waits; then the numbers are there as if the thread had just written them. With Settings::late
-// the source is read only at the wait.
+// The twin of cp.async: asynchronous copies from global to shared memory. The target is an error to touch until the
+// thread waits, and the source must not change before; then the numbers are there as if the thread had just written
+// them.
 #pragma once
 
 #include <vector>
@@ -17,26 +17,25 @@ class CopiesAhead {
 
   void begin_block(int threads);
   // Begins a copy of the running thread. `from` null: zeros. `size`: bytes of one number.
-  void start(std::byte* to, const std::byte* from, int bytes, int size, const Site& at);
-  void commit();
+  void start(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t size, const Site& at);
+  void commit() { ++own().group; }
   void wait(int left);
-  void require_none() const;  // when the thread ends
+  void require_none();  // when the thread ends
 
  private:
   struct Copy {
     std::byte* to;
     const std::byte* from;
-    int bytes, size, group;
+    std::size_t bytes, size;
+    int group;
     Site at;
-    std::byte read[64];  // the source, unless it is read late
+    void mark(std::uint64_t stamp) const;  // marks the writer of the target
   };
   struct OfThread {
     std::vector<Copy> copies;  // in flight, the oldest first
     int group = 0;             // the group that is not committed yet
   };
   OfThread& own() { return of_thread_[static_cast<std::size_t>(running.thread)]; }
-  static void land(Copy& copy);
-  static void mark(const Copy& copy, std::uint32_t stamp);  // marks the writer of the target
 
   std::vector<OfThread> of_thread_;
 };
@@ -54,7 +53,7 @@ void cp_async(Thread&, const Shared<T>& to, Index i, const std::type_identity_t<
   if (there) {
     from.require_aligned(j, 16);
     from.note_cost(j, sizeof(T) * count);
-    for (int k = 0; k < count; ++k) static_cast<void>(from.read_one({j.value + k, j.at}));
+    for (int k = 0; k < count; ++k) to.address(i)[k] = from.read_one({j.value + k, j.at});
     source = from.address(j);
   }
   emulator::CopiesAhead::instance().start(reinterpret_cast<std::byte*>(to.address(i)),

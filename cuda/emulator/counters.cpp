@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/emulator/running.h"
+#include "cuda/emulator/settings.h"
 #include "tensor/error.h"
 
 namespace whence::gpu::emulator {
@@ -24,42 +25,20 @@ std::set<LaunchShape>& seen = *new std::set<LaunchShape>;
 
 void print_at_exit() { std::cerr << counters_table(); }
 
-void print_at_exit_if_asked() {
-  static const bool asked = [] {
-    const char* const value = std::getenv("WHENCE_EMULATOR_COUNTS");
-    return value && *value && std::string(value) != "0" && std::atexit(print_at_exit) == 0;
-  }();
-  static_cast<void>(asked);
-}
-
+using C = Counters;
+using Count = std::uint64_t C::*;
 struct Column {
   const char* title;
-  std::uint64_t (*value)(const Counters&);
-  std::uint64_t (*least)(const Counters&) = nullptr;  // if given, the column shows value / least
+  Count count, least = nullptr;  // with `least` the column shows their ratio
 };
-const Column columns[] = {{"launches", [](const Counters& c) { return c.launches; }},
-    {"shapes", [](const Counters& c) { return c.shapes; }}, {"blocks", [](const Counters& c) { return c.blocks; }},
-    {"threads", [](const Counters& c) { return c.threads + c.indices; }},
-    {"arithmetic", [](const Counters& c) { return c.arithmetic; }},
-    {"divisions", [](const Counters& c) { return c.divisions; }},
-    {"special", [](const Counters& c) { return c.special; }}, {"read", [](const Counters& c) { return c.global_read; }},
-    {"written", [](const Counters& c) { return c.global_written; }},
-    {"shared r", [](const Counters& c) { return c.shared_read; }},
-    {"shared w", [](const Counters& c) { return c.shared_written; }},
-    {"barriers", [](const Counters& c) { return c.barriers; }},
-    {"shuffles", [](const Counters& c) { return c.shuffles; }}, {"mma k16", [](const Counters& c) { return c.mma_16; }},
-    {"mma k8", [](const Counters& c) { return c.mma_8; }},
-    {"frag. loads", [](const Counters& c) { return c.fragment_loads; }},
-    {"ahead", [](const Counters& c) { return c.copied_ahead; }},
-    {"shared max", [](const Counters& c) { return c.shared_bytes; }},
-    {"requests", [](const Counters& c) { return c.global_requests; }},
-    {"sectors", [](const Counters& c) { return c.sectors; }},
-    {"x least", [](const Counters& c) { return c.sectors; }, [](const Counters& c) { return c.least_sectors; }},
-    {"sectors w", [](const Counters& c) { return c.sectors_written; }},
-    {"turns", [](const Counters& c) { return c.wavefronts; }},
-    {"x least sh.", [](const Counters& c) { return c.wavefronts; },
-        [](const Counters& c) { return c.least_wavefronts; }},
-    {"most ways", [](const Counters& c) { return c.most_ways; }}};
+const Column columns[] = {{"launches", &C::launches}, {"shapes", &C::shapes}, {"blocks", &C::blocks},
+    {"threads", &C::threads}, {"arithmetic", &C::arithmetic}, {"divisions", &C::divisions}, {"special", &C::special},
+    {"read", &C::global_read}, {"written", &C::global_written}, {"shared r", &C::shared_read},
+    {"shared w", &C::shared_written}, {"barriers", &C::barriers}, {"shuffles", &C::shuffles}, {"mma k16", &C::mma_16},
+    {"mma k8", &C::mma_8}, {"frag. loads", &C::fragment_loads}, {"ahead", &C::copied_ahead},
+    {"shared max", &C::shared_bytes}, {"requests", &C::global_requests}, {"sectors", &C::sectors},
+    {"x least", &C::sectors, &C::least_sectors}, {"sectors w", &C::sectors_written}, {"turns", &C::wavefronts},
+    {"x least sh.", &C::wavefronts, &C::least_wavefronts}, {"most ways", &C::most_ways}};
 constexpr int name_width = 46, number_width = 12;
 
 // At most six digits: 1234, 123.456k, 4.56M
@@ -74,11 +53,11 @@ std::string short_number(std::uint64_t value) {
 }
 
 std::string text_of(const Column& column, const Counters& counted) {
-  if (!column.least) return short_number(column.value(counted));
-  const std::uint64_t least = column.least(counted);
-  if (least == 0) return "-";
+  if (!column.least) return short_number(counted.*column.count);
+  if (counted.*column.least == 0) return "-";
   std::ostringstream text;
-  text << std::fixed << std::setprecision(2) << static_cast<double>(column.value(counted)) / static_cast<double>(least);
+  text << std::fixed << std::setprecision(2)
+       << static_cast<double>(counted.*column.count) / static_cast<double>(counted.*column.least);
   return text.str();
 }
 
@@ -91,12 +70,11 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 }  // namespace
 
 Counters& Counters::operator+=(const Counters& other) {
-  using C = Counters;
-  for (const auto sum : {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::indices, &C::arithmetic, &C::divisions,
-           &C::special, &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers,
-           &C::warp_syncs, &C::shuffles, &C::atomics, &C::mma_16, &C::mma_8, &C::fragment_loads, &C::copied_ahead,
-           &C::global_requests, &C::sectors, &C::least_sectors, &C::sectors_written, &C::shared_requests,
-           &C::wavefronts, &C::least_wavefronts, &C::not_noted})
+  for (const auto sum : {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::arithmetic, &C::divisions, &C::special,
+           &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers, &C::warp_syncs,
+           &C::shuffles, &C::atomics, &C::mma_16, &C::mma_8, &C::fragment_loads, &C::copied_ahead, &C::global_requests,
+           &C::sectors, &C::least_sectors, &C::sectors_written, &C::shared_requests, &C::wavefronts,
+           &C::least_wavefronts, &C::not_noted})
     this->*sum += other.*sum;
   for (const auto most : {&C::shared_bytes, &C::most_ways}) this->*most = std::max(this->*most, other.*most);
   for (const auto worst : {&C::worst_sectors, &C::worst_wavefronts})
@@ -116,7 +94,9 @@ void reset_counters() {
 }
 
 void count(const char* kernel, const Counters& more) {
-  print_at_exit_if_asked();
+  static const bool asked =
+      std::getenv("WHENCE_EMULATOR_COUNTS") && settings().costs && std::atexit(print_at_exit) == 0;
+  static_cast<void>(asked);
   const std::lock_guard lock(mutex);
   all[kernel] += more;
 }

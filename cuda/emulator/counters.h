@@ -14,10 +14,9 @@ namespace whence::gpu::emulator {
 struct Counters {
   std::uint64_t launches = 0;
   std::uint64_t shapes = 0;  // different (blocks, threads, shared bytes) among them; not of index-style ops
-  std::uint64_t blocks = 0, threads = 0;     // of all launches together
-  std::uint64_t indices = 0;                 // of index-style ops (tensor/launch.h), which have no other counts
-  std::uint64_t arithmetic = 0;              // additions, subtractions, products, comparisons of Number; 2 for a b + c
-  std::uint64_t divisions = 0, special = 0;  // special: exp, log, sqrt, sin, cos, tanh, ...
+  std::uint64_t blocks = 0, threads = 0;  // of all launches together; indices of index-style ops, all that these have
+  std::uint64_t arithmetic = 0;           // additions, subtractions, products, comparisons of Number; 2 for a b + c
+  std::uint64_t divisions = 0, special = 0;           // special: exp, log, sqrt, sin, cos, tanh, ...
   std::uint64_t global_read = 0, global_written = 0;  // bytes accessed by threads, before any cache
   std::uint64_t shared_read = 0, shared_written = 0;  // bytes
   std::uint64_t barriers = 0;                         // sync, once per block

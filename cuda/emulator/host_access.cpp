@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstring>
 
 #include "cuda/emulator/arena.h"
@@ -15,66 +16,33 @@ namespace {
 
 struct sigaction before {};  // the handler that is next
 
-// A line of text built without heap memory, which a signal handler must not allocate.
-class Line {
- public:
-  Line& operator<<(const char* text) {
-    for (; *text && size_ < text_.size(); ++text) text_[size_++] = *text;
-    return *this;
-  }
-  Line& operator<<(std::size_t number) {
-    std::array<char, 24> digits{};
-    std::size_t at = digits.size() - 1;
-    do digits[--at] = static_cast<char>('0' + number % 10), number /= 10;
-    while (number > 0);
-    return *this << &digits[at];
-  }
-  void write_out() const { static_cast<void>(!write(STDERR_FILENO, text_.data(), size_)); }
-
- private:
-  std::array<char, 1024> text_{};
-  std::size_t size_ = 0;
-};
-
-bool was_writing(const void* context) {
+const char* access_of([[maybe_unused]] const void* context) {
 #ifdef __x86_64__
-  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "wrote" : "read";
 #else
-  static_cast<void>(context);
-  return false;
+  return "touched";
 #endif
 }
 
-void report_host_access(const void* address, bool writing) {
-  Line line;
-  if (const Site* site = CallSite::current()) {
-    const char* const slash = std::strrchr(site->file_name(), '/');
-    line << (slash ? slash + 1 : site->file_name()) << ":" << static_cast<std::size_t>(site->line()) << ": ";
-  }
-  if (const char* op = CallSite::op()) line << op << ": ";
-  std::size_t offset = 0, bytes = 0;
-  line << "host code " << (writing ? "wrote" : "read") << " device memory";
-  if (Arena::instance().find_block(address, &offset, &bytes))
-    line << ", " << offset << " bytes into a block of " << bytes;
-  if (running.last_kernel) line << "; the last kernel was " << running.last_kernel;
-  line << "; numbers of cuda:0 must be copied first; use to_vector(), item() or raw::to_device()\n";
-  line.write_out();
-}
-
-void report_stack(const char* kernel) {
-  Line line;
-  line << (kernel ? kernel : "kernel") << ": thread " << static_cast<std::size_t>(running.thread) << " of block "
-       << static_cast<std::size_t>(running.block)
-       << ": its stack is full; kernels need smaller arrays and no recursion\n";
-  line.write_out();
-}
-
-// Reports the access and restores the previous handler: the instruction runs again and reaches that handler.
+// Reports the access and restores the previous handler: the instruction runs again and reaches that handler. dprintf
+// takes no memory of the heap, which a handler must not.
 void on_fault(int signal, siginfo_t* info, void* context) {
-  if (Arena::instance().contains(info->si_addr))
-    report_host_access(info->si_addr, was_writing(context));
-  else if (running.facts && running.block_run->on_guard_page(info->si_addr))
-    report_stack(running.facts->kernel);
+  if (Arena::instance().contains(info->si_addr)) {
+    const Site site = CallSite::current() ? *CallSite::current() : Site();
+    const char* const slash = std::strrchr(site.file_name(), '/');
+    std::size_t offset = 0, bytes = 0;
+    Arena::instance().find_block(info->si_addr, &offset, &bytes);
+    dprintf(STDERR_FILENO,
+        "%s:%u: %s: host code %s device memory, %zu bytes into a block of %zu; the last kernel was %s; numbers of "
+        "cuda:0 must be copied first; use to_vector(), item() or raw::to_device()\n",
+        slash ? slash + 1 : site.file_name(), static_cast<unsigned>(site.line()),
+        CallSite::op() ? CallSite::op() : "no op", access_of(context), offset, bytes,
+        running.last_kernel ? running.last_kernel : "none");
+  } else if (running.facts && running.block_run->on_guard_page(info->si_addr)) {
+    dprintf(STDERR_FILENO,
+        "%s: thread %d of block %lld: its stack is full; kernels need smaller arrays and no recursion\n",
+        running.facts->kernel, running.thread, static_cast<long long>(running.block));
+  }
   // The second time, that handler has called this one again: the program ends here.
   static bool handed_on = false;
   if (handed_on) before = {}, before.sa_handler = SIG_DFL;

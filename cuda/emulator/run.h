@@ -24,7 +24,7 @@ class OneLaunch {
 void execute(const LaunchFacts& facts, const Code& code);
 
 // Runs `work` now, or at every replay of the graph being recorded: then the blocks that `arguments` point at must still
-// be in use. With Settings::late a later call throws its Error.
+// be in use.
 struct Arguments {
   const void* first;
   std::size_t bytes;

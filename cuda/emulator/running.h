@@ -23,9 +23,9 @@ struct Running {
   int thread = 0;  // in the block
 
   // Stamps name a thread's segment between two barriers; they only grow (shadow.h).
-  std::uint32_t launch_first = 1;  // smaller stamps are of launches that have ended
-  std::uint32_t block_first = 1;   // of blocks that have ended
-  std::uint32_t stamp = 1;         // of the running thread
+  std::uint64_t launch_first = 1;  // smaller stamps are of launches that have ended
+  std::uint64_t block_first = 1;   // of blocks that have ended
+  std::uint64_t stamp = 1;         // of the running thread
 
   Counters now;                       // of this launch
   const char* last_kernel = nullptr;  // of the launch that ended last

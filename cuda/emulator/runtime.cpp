@@ -1,19 +1,15 @@
-// The emulated twin of cuda/runtime/runtime.cpp: every launch has ended when its call returns, so only errors and
-// copies, which may come late, need waiting.
+// The emulated twin of cuda/runtime/runtime.cpp: every launch and every copy has ended when its call returns.
 #include "cuda/runtime/runtime.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <utility>
 
 #include "cuda/emulator/arena.h"
-#include "cuda/emulator/late_line.h"
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
-#include "cuda/runtime/staging.h"
 
 namespace whence::gpu {
 
@@ -34,27 +30,10 @@ std::unique_ptr<Graph>& under_way() {
   return graph;
 }
 
-bool replaying = false;
 std::atomic<std::uint64_t> launches_so_far = 0;
-
-// An error that has occurred on the device but was not reported yet, and after how many calls it is.
-struct LateError {
-  std::exception_ptr error;
-  std::uint64_t calls = 0;
-};
-LateError& late() {
-  static LateError& error = *new LateError;
-  return error;
-}
-void tell_late_error(bool waits) {
-  if (!late().error || (!waits && late().calls-- > 0)) return;
-  std::rethrow_exception(std::exchange(late().error, nullptr));
-}
 
 std::byte* device_bytes(const char* op, const void* address, std::size_t bytes) {
   const emulator::Arena& arena = emulator::Arena::instance();
-  if (!arena.contains(address))
-    fail(op, bytes, " bytes at an address that is not the device's; memory of cuda:0 is required");
   if (!arena.in_use(address, bytes))
     fail(op, bytes, " bytes that are not all of one tensor on cuda:0; those of one in use are required");
   return arena.bytes_at(address);
@@ -82,7 +61,6 @@ void* allocate(std::size_t bytes) { return emulator::Arena::instance().allocate(
 void deallocate(void* block) noexcept { emulator::Arena::instance().deallocate(block); }
 
 void unset(void* block, std::size_t bytes) {
-  if (replaying) fail("allocate", "asked for while a graph is replayed; a graph's memory is recorded with it");
   emulator::Arena& arena = emulator::Arena::instance();
   const std::size_t all = arena.hand_out(block, bytes, under_way().get());
   if (capturing())
@@ -105,13 +83,8 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if (capturing())
     fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
-  tell_late_error(true);
-  emulator::deliver_all();
   const std::byte* const there = device_bytes("copy", from, bytes);
-  if (emulator::settings().dry)
-    std::memset(to, 0, bytes);
-  else
-    std::memcpy(to, there, bytes);
+  emulator::settings().dry ? std::memset(to, 0, bytes) : std::memcpy(to, there, bytes);
   count_copy("copy to cpu", bytes, 0);
   emulator::watch_host_accesses();
 }
@@ -120,24 +93,13 @@ void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   std::byte* const there = device_bytes("copy", to, bytes);
   const auto* const first = static_cast<const std::byte*>(from);
-  if (!capturing()) {
-    tell_late_error(false);
-    static auto& staging = *new Staging<emulator::LateLine>;
-    staging.send(static_cast<const char*>(from), static_cast<char*>(to), bytes);
-    return count_copy("copy from cpu", 0, bytes);
-  }
-  emulator::submit("copy from cpu", {&to, sizeof to}, [there, constant = std::vector<std::byte>(first, first + bytes)] {
-    if (!emulator::settings().dry) std::memcpy(there, constant.data(), constant.size());
-    count_copy("copy from cpu", 0, constant.size());
-  });
-}
-
-std::string to_string(const LaunchFacts& facts) {
-  if (facts.threads == 0) return facts.kernel;
-  std::string text = to_text(
-      facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
-  if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
-  return text;
+  const auto send = [there](const std::byte* numbers, std::size_t count) {
+    if (!emulator::settings().dry) std::memcpy(there, numbers, count);
+    count_copy("copy from cpu", 0, count);
+  };
+  if (!capturing()) return send(first, bytes);
+  emulator::submit("copy from cpu", {&to, sizeof to},
+      [send, constant = std::vector<std::byte>(first, first + bytes)] { send(constant.data(), constant.size()); });
 }
 
 CUstream_st* stream() { return nullptr; }
@@ -148,10 +110,7 @@ std::size_t most_shared_bytes() { return tiles_in_f64() ? std::size_t{1} << 20 :
 bool tiles_in_f64() { return emulator::settings().tiles_in_f64; }
 
 void require_launchable(const LaunchFacts& facts, const void*) {
-  constexpr index_t most_blocks = (index_t{1} << 31) - 1;
   const std::size_t most_shared = most_shared_bytes();
-  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
-    fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
   if (facts.shared_bytes > most_shared)
     fail("launch", to_string(facts), " given; at most ", most_shared, " bytes required on ", device_facts().name);
 }
@@ -162,8 +121,6 @@ std::uint64_t launches() { return launches_so_far; }
 void synchronise() {
   if (capturing())
     fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
-  emulator::deliver_all();
-  tell_late_error(true);
 }
 
 bool all_has_ended() { return synchronise(), true; }
@@ -179,11 +136,6 @@ void begin_capture() {
 Graph* end_capture() { return under_way().release(); }
 void abandon_capture() noexcept { destroy_graph(under_way().release()); }
 void launch_graph(const Graph& graph) {
-  emulator::deliver_all();
-  replaying = true;
-  const struct Ended {
-    ~Ended() { replaying = false; }
-  } ended;
   for (const Graph::Work& work : graph.work) {
     for (const emulator::Arena::Use& use : work.uses)
       if (!emulator::Arena::instance().holds(use))
@@ -208,14 +160,7 @@ void submit(const char* name, Arguments arguments, std::function<void()> work) {
     std::erase_if(uses, [&](const Arena::Use& use) { return arena.belongs_to(under_way().get(), use); });
     return under_way()->work.push_back({name, std::move(uses), std::move(work)});
   }
-  tell_late_error(false);
-  deliver_all();
-  try {
-    work();
-  } catch (const Error&) {
-    if (settings().late == 0) throw;
-    if (!late().error) late() = {std::current_exception(), settings().late % 3};
-  }
+  work();
 }
 
 }  // namespace emulator

@@ -17,12 +17,6 @@ struct Settings {
   std::size_t shared = 0;
   // True counts sectors and bank conflicts (costs.h); WHENCE_EMULATOR_COUNTS=1 sets it.
   bool costs = false;
-  // Not 0: a later call throws the Error of a kernel, as on a GPU: the next that waits, or one of the next three
-  // launches, which `late` chooses. Copies arrive when the host waits, or before later work runs (late_line.h). A
-  // kernel's cp_async then reads its source when its thread waits.
-  std::uint64_t late = 0;
-  // Not 0: a seed by which the library of products refuses half of the fused shapes.
-  std::uint64_t refusals = 0;
   // True: nothing is computed and device memory is never touched, while launches, products and copies are checked and
   // counted as usual; every number read back is 0, and tensors made meanwhile must not outlive the setting. So a step
   // of any model can be counted here, and its host time measured.

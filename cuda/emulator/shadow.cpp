@@ -1,8 +1,7 @@
 #include "cuda/emulator/shadow.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/block_memory.h"
@@ -12,24 +11,10 @@
 namespace whence::gpu::emulator {
 namespace {
 
-// The first stamp of each block of this launch, in the order in which they ran: to name the other block in a report.
-struct BlockStart {
-  std::uint32_t first;
-  index_t block;
-};
-std::vector<BlockStart>& block_starts() {
-  static std::vector<BlockStart>& starts = *new std::vector<BlockStart>;
-  return starts;
-}
+bool of_other_block(std::uint64_t stamp) { return stamp < running.block_first; }
 
-bool of_other_block(std::uint32_t stamp) { return stamp < running.block_first; }
-
-std::string who(std::uint32_t stamp) {
-  if (!of_other_block(stamp)) return to_text("thread ", running.block_run->thread_of(stamp));
-  const std::vector<BlockStart>& starts = block_starts();
-  const auto after = std::upper_bound(
-      starts.begin(), starts.end(), stamp, [](std::uint32_t s, const BlockStart& start) { return s < start.first; });
-  return after == starts.begin() ? std::string("another block") : to_text("block ", (after - 1)->block);
+std::string who(std::uint64_t stamp) {
+  return of_other_block(stamp) ? "another block" : to_text("thread ", running.block_run->thread_of(stamp));
 }
 
 std::string where(Space space, const void* number, int size) {
@@ -41,7 +26,7 @@ std::string where(Space space, const void* number, int size) {
   return to_text(size, " bytes of global memory (", offset, " bytes into ", bytes_text(block), ")");
 }
 
-[[noreturn]] void race(const char* own, const char* other, std::uint32_t stamp, std::int32_t site, Space space,
+[[noreturn]] void race(const char* own, const char* other, std::uint64_t stamp, std::int32_t site, Space space,
     const void* number, int size, const Site& at) {
   const bool block = of_other_block(stamp);
   stop(at, to_text(own, ' ', where(space, number, size), " that ", who(stamp), ' ', other, " at ",
@@ -57,16 +42,16 @@ std::string where(Space space, const void* number, int size) {
                "for other threads"));
 }
 
-bool conflicts(std::uint32_t stamp) { return of_other_block(stamp) || running.block_run->unordered(stamp); }
+bool conflicts(std::uint64_t stamp) { return of_other_block(stamp) || running.block_run->unordered(stamp); }
 
-std::uint32_t first_that_counts(Space space) {
+std::uint64_t first_that_counts(Space space) {
   return space == Space::shared ? running.block_first : running.launch_first;
 }
 
 }  // namespace
 
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at) {
-  const std::uint32_t stamp = entry.write & ~atomic_bit;
+  const std::uint64_t stamp = entry.write & ~atomic_bit;
   if (stamp == in_flight) still_in_flight("reads", space, number, size, entry.write_site, at);
   if (stamp != running.stamp && conflicts(stamp))
     race("reads", "wrote", stamp, entry.write_site, space, number, size, at);
@@ -74,7 +59,7 @@ void check_before_read(const ShadowEntry& entry, Space space, const void* number
 
 void check_before_write(
     const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic) {
-  const std::uint32_t first = first_that_counts(space), stamp = entry.write & ~atomic_bit;
+  const std::uint64_t first = first_that_counts(space), stamp = entry.write & ~atomic_bit;
   const char* const own = atomic ? "adds atomically to" : "writes";
   if (stamp == in_flight) still_in_flight(own, space, number, size, entry.write_site, at);
   const bool both_atomic = atomic && (entry.write & atomic_bit) != 0;
@@ -119,33 +104,34 @@ std::byte* kernel_bytes(const Storage& storage) {
 void prepare_shadows() {
   if (shadows.memory) return;
   const Arena& arena = Arena::instance();
-  for (std::size_t shift = 0; shift < 5; ++shift) {
-    const std::size_t bytes = (arena.reserved() >> shift) * sizeof(ShadowEntry);
-    void* const memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      fail("emulator", bytes_text(bytes),
-          " of addresses are refused by the system; set WHENCE_EMULATOR_MEMORY to less, as in 512M");
-    }
-    shadows.of_size[shift] = static_cast<ShadowEntry*>(memory);
-  }
+  for (std::size_t shift = 0; shift < 5; ++shift)
+    shadows.of_size[shift] = reinterpret_cast<ShadowEntry*>(reserve((arena.reserved() >> shift) * sizeof(ShadowEntry)));
   shadows.memory = arena.memory();
 }
 
-void clear_shadows() {
-  for (std::size_t shift = 0; shift < 5; ++shift) {
-    const std::size_t bytes = (Arena::instance().reserved() >> shift) * sizeof(ShadowEntry);
-    if (madvise(shadows.of_size[shift], bytes, MADV_DONTNEED) != 0)
-      fail("emulator", "the system refuses to empty shadow memory");
-  }
-  block_starts().clear();
-  BlockMemory::instance().forget();
+BlockMemory& BlockMemory::instance() {
+  static BlockMemory& memory = *new BlockMemory;
+  return memory;
 }
 
-void note_block_start() {
-  std::vector<BlockStart>& starts = block_starts();
-  if (!starts.empty() && starts.front().first < running.launch_first) starts.clear();
-  starts.push_back({running.block_first, running.block});
+void BlockMemory::begin_block(std::size_t bytes) {
+  if (bytes > reserved_) {
+    std::free(bytes_);
+    reserved_ = (bytes + 255) / 256 * 256;
+    bytes_ = static_cast<std::byte*>(std::aligned_alloc(256, reserved_));
+    shadow_.resize(reserved_);
+  }
+  size_ = bytes;
+  if (bytes > 0) std::memset(bytes_, 0xFF, bytes);
 }
+
+std::byte* BlockMemory::part(std::size_t used, std::size_t bytes, const Site& at) {
+  if (used + bytes > size_)
+    stop(at, to_text(used + bytes, " bytes of shared memory asked for; the launch gives ", size_,
+                 "; give it more by shared_bytes"));
+  return bytes_ + used;
+}
+
+ShadowEntry& shared_shadow(const void* number) { return BlockMemory::instance().shadow(number); }
 
 }  // namespace whence::gpu::emulator

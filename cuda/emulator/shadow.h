@@ -12,15 +12,14 @@
 namespace whence::gpu::emulator {
 
 struct ShadowEntry {
-  std::uint32_t write = 0;  // stamp, with atomic_bit after an atomic addition
-  std::uint32_t read = 0;   // stamp of one reader: the first of the unordered ones
+  std::uint64_t write = 0;  // stamp, with atomic_bit after an atomic addition
+  std::uint64_t read = 0;   // stamp of one reader: the first of the unordered ones
   std::int32_t write_site = 0, read_site = 0;
 };
-inline constexpr std::uint32_t atomic_bit = 0x80000000u;
+inline constexpr std::uint64_t atomic_bit = std::uint64_t{1} << 63;
 inline constexpr int lane_bits = 5;
-inline constexpr std::uint32_t most_segments = 1u << 26;
 // A stamp that belongs to no thread: a copy ahead will still write the number (copies_ahead.h).
-inline constexpr std::uint32_t in_flight = (most_segments - 1) << lane_bits;
+inline constexpr std::uint64_t in_flight = atomic_bit - 1;
 
 // One shadow per size of a number (1, 2, 4, 8, 16 bytes): memory holds numbers of one size during one launch.
 struct Shadows {
@@ -29,8 +28,6 @@ struct Shadows {
 };
 inline constinit Shadows shadows;
 void prepare_shadows();  // before the first launch
-void clear_shadows();
-void note_block_start();  // after running.block and running.block_first are set
 
 // The memory that a pointer may access, as texts call it.
 enum class Space : unsigned char { global, shared };
@@ -54,7 +51,7 @@ template <int size> ShadowEntry& shadow_of(Space space, const void* number) {
 
 template <int size> void note_read(Space space, const void* number, const Site& at) {
   ShadowEntry& entry = shadow_of<size>(space, number);
-  const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
+  const std::uint64_t first = space == Space::shared ? running.block_first : running.launch_first;
   if (space == Space::shared && (entry.write & ~atomic_bit) < first) unset_shared_read(size, at);
   if ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp)
     check_before_read(entry, space, number, size, at);
@@ -64,7 +61,7 @@ template <int size> void note_read(Space space, const void* number, const Site& 
 
 template <int size> void note_write(Space space, const void* number, const Site& at, bool atomic = false) {
   ShadowEntry& entry = shadow_of<size>(space, number);
-  const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
+  const std::uint64_t first = space == Space::shared ? running.block_first : running.launch_first;
   const bool others = ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) ||
                       (entry.read >= first && entry.read != running.stamp);
   if (others) check_before_write(entry, space, number, size, at, atomic);

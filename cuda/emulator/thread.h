@@ -46,7 +46,7 @@ class Thread {
 
   template <class T> Shared<T> shared(int count, Site at = Site::current()) {
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T), taken = (bytes + 15) / 16 * 16;
-    std::byte* const first = emulator::BlockMemory::instance().part(shared_parts_++, shared_used_, taken, at);
+    std::byte* const first = emulator::BlockMemory::instance().part(shared_used_, taken, at);
     shared_used_ += taken;
     return {reinterpret_cast<T*>(first), first, first + bytes};
   }
@@ -68,7 +68,7 @@ class Thread {
   }
 
   index_t block_, blocks_;
-  int index_, shared_parts_ = 0;
+  int index_;
   std::size_t shared_used_ = 0;
 };
 

@@ -87,16 +87,10 @@ template <class G, class T> AdamTensor<G, T> tensor_of(const AdamEntry& entry) {
   bool in_packs = true;
   for (const Tensor* x : {&entry.gradient, &entry.weight, &entry.first, &entry.second, &entry.shadow})
     in_packs = in_packs && (!x->defined() || begins_with_pack(*x, AdamChunks<G, T>::pack));
-  return {.gradient = global<const G>(entry.gradient),
-      .weight = global<T>(entry.weight),
-      .first = global<T>(entry.first),
-      .second = global<T>(entry.second),
-      .half = global<Float16>(shadow == DType::f16 ? entry.shadow : Tensor()),
-      .brain = global<BFloat16>(shadow == DType::bf16 ? entry.shadow : Tensor()),
-      .count = entry.weight.numel(),
-      .first_chunk = 0,
-      .decays = entry.decays,
-      .in_packs = in_packs};
+  return {global<const G>(entry.gradient), global<T>(entry.weight), global<T>(entry.first), global<T>(entry.second),
+      global<Float16>(shadow == DType::f16 ? entry.shadow : Tensor()),
+      global<BFloat16>(shadow == DType::bf16 ? entry.shadow : Tensor()), entry.weight.numel(), 0, entry.decays,
+      in_packs};
 }
 
 }  // namespace
@@ -108,11 +102,8 @@ void CudaKernels::adam_all(const AdamStep& step, const Tensor& controls, std::sp
     visit_adam_entry(entry, [](auto, auto) {});  // throws before anything is changed
   const std::array<double, control_count> given = step_controls(step, std::numeric_limits<double>::infinity(), 1);
   const auto run = [&]<class G, class T>(Type<G>, Type<T>) {
-    gpu::AdamChunks<G, T> kernel{.all = {},
-        .controls = gpu::global<const double>(controls),
-        .rule = AdamRule<T>::of(step),
-        .coupled_decay = step.coupled_decay,
-        .given = {}};
+    gpu::AdamChunks<G, T> kernel{
+        {}, gpu::global<const double>(controls), AdamRule<T>::of(step), step.coupled_decay, {}};
     std::copy(given.begin(), given.end(), kernel.given);
     gpu::launch_all(kernel, entries, gpu::chunk_length, 0, [](const AdamEntry& entry) {
       const bool fits = entry.gradient.dtype() == dtype_of<G> && entry.weight.dtype() == dtype_of<T>;

@@ -134,15 +134,9 @@ template <class T> bool transpose(const Tensor& from, const Tensor& to) {
   const index_t tiles_along = gpu::blocks_for(to.size(along), tile_edge),
                 tiles_in_plane = tiles_along * gpu::blocks_for(to.size(down), tile_edge),
                 blocks = numel(shape) * tiles_in_plane;
-  const TransposeTiles<T> kernel{.planes = StridedIndex<2>(shape, {of_from, of_to}),
-      .from = gpu::global<const T>(from),
-      .to = gpu::global<T>(to),
-      .along = to.size(along),
-      .down = to.size(down),
-      .from_along = from.strides()[along],
-      .to_down = to.strides()[down],
-      .tiles_along = {tiles_along, blocks},
-      .tiles_in_plane = {tiles_in_plane, blocks}};
+  const TransposeTiles<T> kernel{StridedIndex<2>(shape, {of_from, of_to}), gpu::global<const T>(from),
+      gpu::global<T>(to), to.size(along), to.size(down), from.strides()[along], to.strides()[down],
+      {tiles_along, blocks}, {tiles_in_plane, blocks}};
   gpu::launch_kernel(kernel, {.blocks = blocks, .shared_bytes = gpu::shared_bytes_for<T>(tile_edge * (tile_edge + 1))});
   return true;
 }

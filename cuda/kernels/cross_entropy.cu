@@ -101,11 +101,9 @@ void CudaKernels::cross_entropy(
   const index_t width = logits.size(-1), rows = logits.numel() / width;
   visit_real("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    with_part<T, passing(512)>(width, rows_fit_packs<T>(apart(logits), {&logits}), [&]<class P>(P) {
-      using Body = CrossEntropy<T, P>;
-      const Body body{global<const T>(logits), global<const index_t>(target), global<C>(norm), global<C>(loss), rows,
-          width, apart(logits), ignored};
-      launch_kernel(body, {P::blocks(rows), Body::shared_bytes});
+    launch_rows<T, passing(512)>(rows, width, rows_fit_packs<T>(apart(logits), {&logits}), [&]<class P>(P) {
+      return CrossEntropy<T, P>{global<const T>(logits), global<const index_t>(target), global<C>(norm),
+          global<C>(loss), rows, width, apart(logits), ignored};
     });
   });
 }
@@ -116,11 +114,9 @@ void CudaKernels::cross_entropy_backward(const Tensor& logits, const Tensor& tar
   const index_t width = logits.size(-1), rows = logits.numel() / width;
   visit_real("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    with_part<T, passing(512)>(width, rows_fit_packs<T>(apart(logits), {&logits, &dx}), [&]<class P>(P) {
-      using Body = CrossEntropyBackward<T, P>;
-      const Body body{global<const T>(logits), global<const index_t>(target), global<const C>(norm),
+    launch_rows<T, passing(512)>(rows, width, rows_fit_packs<T>(apart(logits), {&logits, &dx}), [&]<class P>(P) {
+      return CrossEntropyBackward<T, P>{global<const T>(logits), global<const index_t>(target), global<const C>(norm),
           global<const C>(dy), global<T>(dx), rows, width, apart(logits), ignored, static_cast<C>(share)};
-      launch_kernel(body, {P::blocks(rows), Body::shared_bytes});
     });
   });
 }

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "cuda/kernels/few_rows.h"
-#include "cuda/kernels/gelu_backward.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
 #include "tensor/device/product_layout.h"
@@ -121,13 +120,6 @@ Tensor CudaKernels::matmul_beside(const Tensor& a, std::span<const Tensor> b, st
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
   if (multiply_fused(a, b, 1, {.row_sums = sums.bytes()}, out)) return;
   Kernels::matmul_row_sums(a, b, out, sums);
-}
-
-void CudaKernels::matmul_gelu_backward(
-    const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
-  if (!sums.defined() || out.numel() == 0) return Kernels::matmul_gelu_backward(a, b, before, out, sums);
-  matmul(a, b, nullptr, 1, out);
-  gpu::gelu_backward(before, out, sums);
 }
 
 }  // namespace whence

@@ -3,7 +3,6 @@
 // Below: all their gradients.
 #include <algorithm>
 
-#include "cuda/kernels/chunks_of_rows.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/math.h"
@@ -220,6 +219,52 @@ template <class T, class P> struct NormBackward {
   }
 };
 
+// ---- Sums of columns over very many rows: each block sums a chunk of rows, and JoinChunks adds the chunks in order.
+
+// Returns the rows of a chunk, which one block sums. The shape alone decides it, so that the bits of the sums are the
+// same on every device. Chunks are few enough to be joined quickly, and have enough rows to be worth a block.
+index_t chunk_of(index_t rows) { return std::max<index_t>(16, blocks_for(rows, 512)); }
+
+// Joins the chunks of up to two arrays of sums: [chunks, width] to [width] each, by blocks of 32 columns. Every warp
+// reads 32 neighbours of a chunk, so that memory comes in whole lines; then the warps' sums are added in order.
+// Per sum of a chunk: 1 number read, 1 operation, by few blocks: the latency of a launch.
+template <class T> struct JoinChunks {
+  static constexpr const char* name = "sums of chunks";
+  static constexpr int threads = 1024, warps = threads / Thread::warp_size;
+  using C = compute_t<T>;
+  static constexpr std::size_t shared_bytes = shared_bytes_for<C>(threads);
+  Global<const C> sums[2];
+  Global<T> out[2];
+  index_t chunks, width;
+
+  static constexpr index_t tiles(index_t width) { return blocks_for(width, Thread::warp_size); }
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t tile = t.block() % tiles(width);
+    const bool second = t.block() >= tiles(width);
+    const index_t column = tile * Thread::warp_size + t.lane();
+    const Global<const C> from = second ? sums[1] : sums[0];
+    Number<C> sum = Number<C>(C(0));
+    if (column < width)
+      for (index_t chunk = t.warp(); chunk < chunks; chunk += warps) sum += load<C>(from, chunk * width + column);
+    const Shared<C> of_warps = t.template shared<C>(threads);
+    store(of_warps, t.index(), sum);
+    t.sync();
+    if (t.warp() != 0 || column >= width) return;
+    for (int other = 1; other < warps; ++other) sum += load<C>(of_warps, other * Thread::warp_size + t.lane());
+    store(second ? out[1] : out[0], column, sum);
+  }
+};
+
+// Adds the sums of chunks [chunks, width] in T's compute type, of one array or two, into [width].
+template <class T>
+void join_chunks(const Tensor& sums, const Tensor& out, const Tensor& more_sums = {}, const Tensor& more_out = {}) {
+  using Join = JoinChunks<T>;
+  using C = compute_t<T>;
+  const Join join{{global<const C>(sums), global<const C>(more_sums)}, {global<T>(out), global<T>(more_out)},
+      sums.size(0), sums.size(1)};
+  launch_kernel(join, {(more_sums.defined() ? 2 : 1) * Join::tiles(sums.size(1)), Join::shared_bytes});
+}
+
 template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
 // Holds x and dy as they are stored, and two sums of each column: a smaller budget than for one row, so that all stays
@@ -239,22 +284,11 @@ void CudaKernels::norm(const Tensor& x, const Tensor& added, const Tensor& weigh
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_real("norm", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    const NormTensors<T> tensors{.x = global<const T>(x),
-        .added = global<const T>(added),
-        .weight = global<const T>(weight),
-        .bias = global<const T>(bias),
-        .sum = global<T>(sum),
-        .y = global<T>(y),
-        .mean = global<C>(mean),
-        .rstd = global<C>(rstd),
-        .rows = rows,
-        .width = width,
-        .share = share_of<C>(width),
-        .epsilon = static_cast<C>(epsilon)};
-    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}), [&]<class P>(P) {
-      using Body = NormRows<T, P>;
-      launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
-    });
+    const auto in = [](const Tensor& from) { return global<const T>(from); };
+    const NormTensors<T> tensors{in(x), in(added), in(weight), in(bias), global<T>(sum), global<T>(y), global<C>(mean),
+        global<C>(rstd), rows, width, share_of<C>(width), static_cast<C>(epsilon)};
+    launch_rows<T, one_row>(rows, width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}),
+        [&]<class P>(P) { return NormRows<T, P>{tensors}; });
   });
 }
 
@@ -272,19 +306,9 @@ void CudaKernels::norm_backward(const Tensor& x, const Tensor& weight, const Ten
       return out.defined() ? Tensor::empty({chunks, width}, dtype_of<C>, x.device()) : Tensor();
     };
     const Tensor dw = sums_for(dweight), db = sums_for(dbias);
-    const NormGradients<T> tensors{.x = global<const T>(x),
-        .weight = global<const T>(weight),
-        .dy = global<const T>(dy),
-        .dsum = global<const T>(dsum),
-        .mean = global<const C>(mean),
-        .rstd = global<const C>(rstd),
-        .dx = global<T>(dx),
-        .dweight = global<C>(dw),
-        .dbias = global<C>(db),
-        .rows = rows,
-        .width = width,
-        .chunk = chunk,
-        .share = share_of<C>(width)};
+    const auto in = [](const Tensor& from) { return global<const T>(from); };
+    const NormGradients<T> tensors{in(x), in(weight), in(dy), in(dsum), global<const C>(mean), global<const C>(rstd),
+        global<T>(dx), global<C>(dw), global<C>(db), rows, width, chunk, share_of<C>(width)};
     with_part<T, rows_and_sums>(width, rows_fit_packs<T>(width, {&x, &weight, &dy, &dsum, &dx}), [&]<class P>(P) {
       using Body = NormBackward<T, P>;
       launch_kernel(Body{tensors}, {chunks, Body::shared_bytes(width)});

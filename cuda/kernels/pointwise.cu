@@ -13,59 +13,52 @@ namespace {
 
 using gpu::Global, gpu::Number, gpu::Pack, gpu::Thread;
 
-template <class T> struct UnaryValue {  // y = f(x)
-  StridedIndex<1> index;
-  const T* x;
-  T* y;
-  Unary function;
-  UnaryAttributes p;
-  WHENCE_HD void operator()(index_t i) const {
-    const compute_t<T> value = x[index(i)[0]];
-    y[i] = convert<T>(visit(function, [&]<class F>(F) { return F::value(value, p); }));
-  }
-};
-
-template <class T> struct UnaryDerivative {  // dx = dy f'
-  StridedIndex<2> index;
-  const T *saved, *dy;
-  T* dx;
-  Unary function;
-  UnaryAttributes p;
-  WHENCE_HD void operator()(index_t i) const {
-    using C = compute_t<T>;
-    const auto at = index(i);
-    const C value = saved[at[0]];
-    dx[i] = convert<T>(C(dy[at[1]]) * visit(function, [&]<class F>(F) { return F::derivative(value, p); }));
-  }
-};
-
-template <class T> struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being the argument of f': x or y
-  StridedIndex<2> index;
-  const T *saved, *dy;
-  T* dx;
-  Unary function;
-  UnaryAttributes p;
-  WHENCE_HD void operator()(index_t i) const {
-    using C = compute_t<T>;
-    const auto at = index(i);
-    const Dual value{static_cast<double>(C(saved[at[0]])), 1};
-    dx[i] = convert<T>(
-        C(dy[at[1]]) * static_cast<C>(visit(function, [&]<class F>(F) { return F::derivative(value, p); }).tangent));
-  }
-};
-
-template <class T> struct BinaryValue {  // y = f(a, b)
+// y = f(a, b) with any strides.
+template <class T, class F> struct Strided {
   StridedIndex<2> index;
   const T *a, *b;
   T* y;
-  Binary function;
+  F f;
   WHENCE_HD void operator()(index_t i) const {
     using C = compute_t<T>;
     const auto at = index(i);
-    const C left = a[at[0]], right = b[at[1]];
-    y[i] = convert<T>(visit(function, [&]<class F>(F) { return F::value(left, right); }));
+    y[i] = convert<T>(f(C(a[at[0]]), C(b[at[1]])));
   }
 };
+struct UnaryValue {  // of the first
+  Unary function;
+  UnaryAttributes p;
+  template <class C> WHENCE_HD C operator()(C x, C) const {
+    return visit(function, [&]<class F>(F) { return F::value(x, p); });
+  }
+};
+struct UnaryDerivative {  // dx = dy f'
+  Unary function;
+  UnaryAttributes p;
+  template <class C> WHENCE_HD C operator()(C saved, C dy) const {
+    return dy * visit(function, [&]<class F>(F) { return F::derivative(saved, p); });
+  }
+};
+struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being the argument of f': x or y
+  Unary function;
+  UnaryAttributes p;
+  template <class C> WHENCE_HD C operator()(C saved, C dy) const {
+    const Dual value{static_cast<double>(saved), 1};
+    return dy * static_cast<C>(visit(function, [&]<class F>(F) { return F::derivative(value, p); }).tangent);
+  }
+};
+struct BinaryValue {
+  Binary function;
+  template <class C> WHENCE_HD C operator()(C a, C b) const {
+    return visit(function, [&]<class F>(F) { return F::value(a, b); });
+  }
+};
+
+template <class T, class F>
+void run_strided(const char* op, const F& f, const Tensor& a, const Tensor& b, const Tensor& y) {
+  launch(op, y.device(), y.numel(),
+      Strided<T, F>{{y.shape(), {a.strides(), b.strides()}}, a.data<T>(), b.data<T>(), y.data<T>(), f});
+}
 
 // y = f(a, b) for rows that can be read in packs: y = x + bias, x times one number per row. One pack per thread.
 // Per element: at most 2 numbers read, 1 written, f: memory.
@@ -113,14 +106,7 @@ template <class T> void run_binary(Binary f, const Tensor& a, const Tensor& b, c
         gpu::global<T>(y), f, index.inner_step(0) == 0, index.inner_step(1) == 0};
     return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), BinaryRows<T>::threads)});
   }
-  launch("binary", y.device(), y.numel(), BinaryValue<T>{index, a.data<T>(), b.data<T>(), y.data<T>(), f});
-}
-
-template <class Body, class T>
-void run_derivative(
-    const char* op, Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  const Body body{{dx.shape(), {saved.strides(), dy.strides()}}, saved.data<T>(), dy.data<T>(), dx.data<T>(), f, p};
-  launch(op, dx.device(), dx.numel(), body);
+  run_strided<T>("binary", BinaryValue{f}, a, b, y);
 }
 
 }  // namespace
@@ -128,20 +114,21 @@ void run_derivative(
 void CudaKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
   visit_real("unary", x.dtype(), [&]<class T>(Type<T>) {
     if (in_packs({&x, &y})) return gpu::Contiguous<T>::unary(f, p, x, y);
-    launch("unary", y.device(), y.numel(), UnaryValue<T>{{y.shape(), {x.strides()}}, x.data<T>(), y.data<T>(), f, p});
+    run_strided<T>("unary", UnaryValue{f, p}, x, x, y);
   });
 }
 
 void CudaKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
   visit_real("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
     if (in_packs({&saved, &dy, &dx})) return gpu::Contiguous<T>::unary_backward(f, p, saved, dy, dx);
-    run_derivative<UnaryDerivative<T>, T>("unary_backward", f, p, saved, dy, dx);
+    run_strided<T>("unary_backward", UnaryDerivative{f, p}, saved, dy, dx);
   });
 }
 
 void CudaKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  visit_real("unary_second", dy.dtype(),
-      [&]<class T>(Type<T>) { run_derivative<UnarySecond<T>, T>("unary_second", f, p, saved, dy, dx); });
+  visit_real("unary_second", dy.dtype(), [&]<class T>(Type<T>) {
+    run_strided<T>("unary_second", UnarySecond{f, p}, saved, dy, dx);
+  });
 }
 
 void CudaKernels::binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {

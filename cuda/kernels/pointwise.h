@@ -1,5 +1,6 @@
 // Unary and binary functions of contiguous operands: one kernel per function, in packs of 16 bytes. pointwise_packs.h
-// has the bodies. pointwise_{f16,bf16,f32,f64}.cu instantiate them, so that they compile in parallel.
+// has the bodies. pointwise_16_bits.cu and pointwise_floats.cu
+// instantiate them, so that they compile in parallel.
 #pragma once
 
 #include "tensor/pointwise.h"

@@ -117,9 +117,8 @@ template <class In, class Out>
 void run_level(const AxisGroup& group, Way way, bool packs, const Tensor& x, const Tensor& out) {
   if (way == Way::team) {
     const index_t rows = group.outputs * group.chunks;
-    return with_part<In, passing(256)>(group.count, packs, [&]<class P>(P) {
-      using Body = ReduceRows<In, Out, P>;
-      launch_kernel(Body{group, global<const In>(x), global<Out>(out)}, {P::blocks(rows), Body::shared_bytes});
+    return launch_rows<In, passing(256)>(rows, group.count, packs, [&]<class P>(P) {
+      return ReduceRows<In, Out, P>{group, global<const In>(x), global<Out>(out)};
     });
   }
   const auto columns = [&]<class Body>(const Body& body) {
@@ -217,9 +216,8 @@ void CudaKernels::argmax(const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_real("argmax", x.dtype(), [&]<class T>(Type<T>) {
-    with_part<T, passing(256)>(width, rows_fit_packs<T>(width, {&x}), [&]<class P>(P) {
-      using Body = ArgmaxRows<T, P>;
-      launch_kernel(Body{global<const T>(x), global<index_t>(out), rows, width}, {P::blocks(rows), Body::shared_bytes});
+    launch_rows<T, passing(256)>(rows, width, rows_fit_packs<T>(width, {&x}), [&]<class P>(P) {
+      return ArgmaxRows<T, P>{global<const T>(x), global<index_t>(out), rows, width};
     });
   });
 }

@@ -69,10 +69,8 @@ void CudaKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y)
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_real("cumulative_sum", x.dtype(), y.dtype(), [&]<class From, class To>(Type<From>, Type<To>) {
     using Wider = std::conditional_t<(sizeof(From) > sizeof(To)), From, To>;
-    with_part<Wider, passing(256)>(width, rows_fit_packs<Wider>(width, {&x, &y}), [&]<class P>(P) {
-      using Body = CumulativeSum<From, To, P>;
-      launch_kernel(
-          Body{global<const From>(x), global<To>(y), rows, width, reverse}, {P::blocks(rows), Body::shared_bytes});
+    launch_rows<Wider, passing(256)>(rows, width, rows_fit_packs<Wider>(width, {&x, &y}), [&]<class P>(P) {
+      return CumulativeSum<From, To, P>{global<const From>(x), global<To>(y), rows, width, reverse};
     });
   });
 }

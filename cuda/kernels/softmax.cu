@@ -21,11 +21,7 @@ template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask) {
   const Strides strides = mask.strides().leading(-1);
   bool in_packs = mask.strides()[-1] == 1 && begins_with_pack(mask, pack_size<T>);
   for (const index_t stride : strides) in_packs = in_packs && stride % pack_size<T> == 0;
-  return {.width = x.size(-1),
-      .first = global<const bool>(mask),
-      .row_start = {x.shape().leading(-1), {strides}},
-      .step = mask.strides()[-1],
-      .in_packs = in_packs};
+  return {x.size(-1), global<const bool>(mask), {x.shape().leading(-1), {strides}}, mask.strides()[-1], in_packs};
 }
 
 // One thread's part of a row's mask, one bit per entry; read again in each pass if the row is.
@@ -186,10 +182,8 @@ void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) 
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_real("softmax", x.dtype(), [&]<class T>(Type<T>) {
-    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
-      using Body = Softmax<T, P>;
-      launch_kernel(Body{global<const T>(x), mask_rows<T>(x, mask), global<T>(y), rows, width},
-          {P::blocks(rows), Body::shared_bytes});
+    launch_rows<T, one_row>(rows, width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+      return Softmax<T, P>{global<const T>(x), mask_rows<T>(x, mask), global<T>(y), rows, width};
     });
   });
 }
@@ -198,10 +192,8 @@ void CudaKernels::softmax_backward(const Tensor& y, const Tensor& dy, const Tens
   if (y.numel() == 0) return;
   const index_t width = y.size(-1), rows = y.numel() / width;
   visit_real("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
-    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
-      using Body = SoftmaxBackward<T, P>;
-      launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width},
-          {P::blocks(rows), Body::shared_bytes});
+    launch_rows<T, one_row>(rows, width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
+      return SoftmaxBackward<T, P>{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width};
     });
   });
 }

@@ -41,7 +41,7 @@ void multiply(const BlasProduct& product);
 struct BlasEpilogue {
   const void* bias = nullptr;  // [n]; null: h = alpha a b
   // The tanh form, in 16 bit alone: the library's is an approximation, by up to 4e-4 of its value. Its gradient of GELU
-  // is not used at all: that is a second pass, slower than our kernel (gelu_backward.h).
+  // is not used at all: that is a second pass, slower than our kernel.
   bool gelu = false;
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
   void* row_sums = nullptr;     // [m], sums of a's rows, for backward; used without the others; null: not wanted

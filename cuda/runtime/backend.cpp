@@ -111,6 +111,14 @@ class CudaRuntime final : public DeviceRuntime {
 
 }  // namespace
 
+std::string gpu::to_string(const LaunchFacts& facts) {
+  if (facts.threads == 0) return facts.kernel;  // a product, a copy or a graph has no blocks of ours
+  std::string text = to_text(
+      facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
+  if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
+  return text;
+}
+
 void count_product(const BlasProduct& p) {
   const ProductCount one{1, static_cast<std::uint64_t>(p.batch * p.m * p.n * p.k)};
   const bool aligned = std::ranges::all_of(

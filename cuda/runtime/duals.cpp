@@ -109,9 +109,6 @@ class DualKernels final : public CudaKernels {
   void matmul_row_sums(const T& a, const T& b, const T& out, const T& sums) override {
     K::matmul_row_sums(a, b, out, sums);
   }
-  void matmul_gelu_backward(const T& a, const T& b, const T& before, const T& out, const T& sums) override {
-    K::matmul_gelu_backward(a, b, before, out, sums);
-  }
 };
 
 }  // namespace

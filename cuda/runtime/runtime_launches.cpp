@@ -72,14 +72,6 @@ bool waits_for_each() {
 
 }  // namespace
 
-std::string to_string(const LaunchFacts& facts) {
-  if (facts.threads == 0) return facts.kernel;  // a product, a copy or a graph has no blocks of ours
-  std::string text = to_text(
-      facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
-  if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
-  return text;
-}
-
 std::size_t most_shared_bytes() {
   static const int limit = [] {
     int bytes = 0;

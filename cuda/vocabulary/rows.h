@@ -160,4 +160,13 @@ template <class T, RowBudget budget, class F> void with_part(index_t width, bool
   with_pack(std::integral_constant<int, 1>{});
 }
 
+// Launches make(RowSplit), a kernel that has a row per team, over rows of this width.
+template <class T, RowBudget budget, class Make>
+void launch_rows(index_t rows, index_t width, bool packs, const Make& make) {
+  with_part<T, budget>(width, packs, [&]<class P>(P part) {
+    const auto body = make(part);
+    launch_kernel(body, {P::blocks(rows), body.shared_bytes});
+  });
+}
+
 }  // namespace whence::gpu

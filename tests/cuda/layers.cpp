@@ -1,7 +1,6 @@
 // Layers on the GPU, or on the emulated one, against the CPU's: the products of a layer's backward, and rows of 16-bit
 // logits that begin at the alignment of wide loads.
 #include <cstdint>
-#include <map>
 
 #include "autograd/backward.h"
 #include "nn/decoding.h"
@@ -19,24 +18,11 @@ const std::vector<DType> dtypes_of_layers{DType::f16, DType::bf16, DType::f32, D
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// Calls f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the
-// shapes, each in another order of threads.
-template <class F> void with_every_library(const F& f) {
-  gpu::emulator::Settings* const settings = emulator_settings();
-  if (!settings) return f();
-  for (const auto& each : std::map<std::uint64_t, std::uint64_t>{{0, 0}, {4711, 1}, {4712, 20}}) {
-    const std::uint64_t refusals = each.first;
-    CAPTURE(refusals);
-    const With chosen(settings->refusals, refusals);
-    in_order(each.second, f);
-  }
-}
-
 void expect_the_cpus(const std::vector<Tensor>& inputs, index_t terms, const Function& f) {
   const DType dtype = inputs[0].dtype();
   CAPTURE(std::string(to_string(dtype)));
   const std::vector<Tensor> expected = results_on(Device::cpu(), inputs, f);
-  with_every_library([&] {
+  in_every_order([&] {
     const std::vector<Tensor> got = results_on(Device::cuda(0), inputs, f);
     for (std::size_t k = 0; k < got.size(); ++k) {
       CAPTURE(k);

@@ -1,5 +1,5 @@
-// Reports of the emulator about index-style ops, products, graphs, freed memory and late errors; work that is counted
-// and not done; and the programs that record a step, with an emulated GPU.
+// Reports of the emulator about index-style ops, products, graphs and freed memory; work that is counted and not done;
+// and the program with an emulated GPU.
 #include <unistd.h>
 #include <cmath>
 #include <fstream>
@@ -8,7 +8,6 @@
 #include "autograd/ops.h"
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/counters.h"
-#include "cuda/emulator/late_line.h"
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/library/blas.h"
@@ -57,13 +56,6 @@ struct Fills {
   float* y;
   float value;
   void operator()(index_t i) const { y[i] = value; }
-};
-
-struct Outside {
-  static constexpr const char* name = "outside";
-  static constexpr int threads = 32;
-  Global<float> x;
-  void operator()(Thread& t) const { store(x, t.index(), Number<float>(1.0f)); }
 };
 
 // The work of the third training step on the device, when everything that is made once exists.
@@ -133,20 +125,17 @@ TEST_CASE("emulator: what an index reads next to its tensor is reported, though 
   in_every_order([&] {
     CHECK(planted(1000, IsNumber{x.data<float>(), z.data<bool>(), 0}) == "");
     says(planted(900, IsNumber{x.data<float>(), z.data<bool>(), 101}),
-        {"planted: what it writes 899 bytes into 1000 bytes depends on bytes next to its tensors: index 899 writes "
-         "it"});
+        {"planted: what it writes 899 bytes into 1000 bytes depends on the order of its indices, or on bytes next to"});
     says(planted(900, IsNumber{y.data<float>(), z.data<bool>(), -1}),
-        {"planted: what it writes 0 bytes into 1000 bytes depends on bytes next to its tensors: index 0"});
+        {"planted: what it writes 0 bytes into 1000 bytes depends on"});
   });
 }
 
 TEST_CASE("emulator: indices that touch one number are reported") {
   const Tensor y = zeros(64);
   in_every_order([&] {
-    says(planted(64, Halves{y.data<float>()}),
-        {"planted: what it writes ", "depends on the order of its indices: index ", " and ", " write it; "});
-    says(planted(63, Follows{y.data<float>()}),
-        {"planted: what it writes ", "depends on the order of its indices: index ", " writes it"});
+    says(planted(64, Halves{y.data<float>()}), {"planted: what it writes ", "depends on the order of its indices"});
+    says(planted(63, Follows{y.data<float>()}), {"planted: what it writes ", "depends on the order of its indices"});
     CHECK(planted(64, Fills{y.data<float>(), 3}) == "");
   });
 }
@@ -165,8 +154,8 @@ TEST_CASE("emulator: memory is written and copied only while a tensor holds it")
       {"copy", "4000 bytes that are not all of one tensor on cuda:0"});
 }
 
-TEST_CASE("emulator: products by the library's rules, and shapes that it has no kernel for") {
-  const Tensor a = zeros(6 * 8), b = zeros(8 * 4), out = zeros(6 * 4), bias = zeros(4);
+TEST_CASE("emulator: products by the library's rules") {
+  const Tensor a = zeros(6 * 8), b = zeros(8 * 4), out = zeros(6 * 4);
   const BlasProduct right{DType::f32, 6, 4, 8, matrix_of(a, 8), matrix_of(b, 4), out.bytes(), 1, 0, 1};
   const auto said = [&](const auto& change) {
     BlasProduct product = right;
@@ -179,38 +168,19 @@ TEST_CASE("emulator: products by the library's rules, and shapes that it has no 
   says(said([](BlasProduct& p) { p.b.transposed = true; }), {"matmul: b [8 4] has rows that begin 4 numbers apart"});
   says(said([](BlasProduct& p) { p.a.leading = 9; }), {"matmul: a [6 8] is not all in memory of one tensor"});
   says(said([&](BlasProduct& p) { p.out = out.bytes() + 4; }), {"matmul: out [6 4] is not all in memory"});
-  says(said([&](BlasProduct& p) { p.a.first = a.bytes() + 2; }), {"matmul: a [6 8] begins inside a number"});
-  says(said([](BlasProduct& p) { p.m = index_t{1} << 31; }), {"matmul: [2147483648 8] [8 4] given; extents up to"});
-
   says(said([](BlasProduct& p) { p.leading = 5; }), {"matmul: out [6 4] is not all in memory of one tensor"});
   says(said([](BlasProduct& p) { p.leading = 3; }), {"matmul: out [6 4] has rows that begin 3 numbers apart"});
 
-  const Tensor square = zeros(8 * 8), wide = zeros(6 * 8), before = zeros(6 * 8),
-               sums = zeros(8);  // an epilogue's matrix has rows of 8
+  const Tensor square = zeros(8 * 8), wide = zeros(6 * 8), sums = zeros(8);  // an epilogue's matrix has rows of 8
   const BlasProduct of_8{DType::f32, 6, 8, 8, matrix_of(a, 8), matrix_of(square, 8), wide.bytes(), 1, 0, 1};
   const auto said_of = [&](const BlasEpilogue& epilogue) {
     return error_text([&] { static_cast<void>(multiply_fused(of_8, epilogue)); });
   };
   CHECK(said_of({.row_sums = sums.bytes()}) == "");
-  says(said_of({.bias = sums.bytes(), .gelu = true, .before_gelu = before.bytes()}),
-      {"matmul: GELU with a product of f32 given; f16 or bf16 required; the library approximates it"});
   says(said_of({.row_sums = sums.bytes() + 16}), {"matmul: row_sums [1 6] is not all in memory of one tensor"});
-  says(said_of({.bias = sums.bytes(), .row_sums = sums.bytes()}), {"matmul: an epilogue of several kinds given"});
-
-  const BlasEpilogue epilogue{.bias = bias.bytes()};
-  int done = 0;
-  for (std::uint64_t seed = 0; seed < 64; ++seed) {
-    const With refusing(settings().refusals, seed);
-    const bool fused = multiply_fused(right, epilogue);
-    CHECK(fused == multiply_fused(right, epilogue));
-    if (seed == 0) CHECK(fused);
-    done += fused;
-  }
-  CHECK(done > 16);
-  CHECK(done < 48);
 }
 
-TEST_CASE("emulator: a graph's pointers live as long as it does, and nothing is taken while it is replayed") {
+TEST_CASE("emulator: a graph's pointers live as long as it does") {
   const Tensor y = zeros(500), kept = zeros(500);
   std::optional<Tensor> input = Tensor::ones({500}, DType::f32, device);
   const auto work = runtime_of(device).record([&] {
@@ -233,11 +203,6 @@ TEST_CASE("emulator: a graph's pointers live as long as it does, and nothing is 
   });
   reads_freed->replay();
   CHECK(std::isnan(kept.to_vector()[7]));
-
-  const auto allocates =
-      runtime_of(device).record([&] { gpu::emulator::submit("planted", {}, [] { (void)zeros(10); }); });
-  says(error_text([&] { allocates->replay(); }), {"allocate", "asked for while a graph is replayed"});
-  CHECK(zeros(10).to_vector() == std::vector<double>(10, 0.0));
 }
 
 TEST_CASE("emulator: the library of products is not set up while work is recorded") {
@@ -250,50 +215,49 @@ TEST_CASE("emulator: the library of products is not set up while work is recorde
   CHECK(error_text([&] { (void)runtime_of(device).record([&] { multiply(product); }); }) == "");
 }
 
-TEST_CASE("emulator: a late error is reported by a later call, once") {
-  const Tensor x = zeros(16), y = zeros(500);
-  for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{1, 2, 3, 4}) {
-    CAPTURE(seed);
-    const With comes_late(settings().late, seed);
-    const auto plant = [&] { launch_kernel(Outside{global<float>(x)}, {}); };
-    CHECK_NOTHROW(plant());
-    says(error_text([] { synchronise(device); }), {"outside: runtime.cpp:", "writes element "});
-    CHECK_NOTHROW(synchronise(device));
-    CHECK_NOTHROW(plant());
-    says(error_text([&] { (void)y.to_vector(); }), {"outside: runtime.cpp:", "writes element "});
-    CHECK_NOTHROW(plant());
-    std::string told;
-    for (int call = 0; call < 3 && told.empty(); ++call) told = error_text([&] { kernels(device).fill(y, call); });
-    says(told, {"outside: runtime.cpp:", "writes element "});
-    kernels(device).fill(y, 5);
-    CHECK(y.to_vector() == std::vector<double>(500, 5.0));
-  }
-}
-
 namespace {
 
-// A line that does not wait.
-struct Hasty : gpu::emulator::LateLine {
+// Delivers as late as it may: when the host waits for it.
+struct LateLine {
+  using Mark = std::size_t;  // number of earlier sends
+  struct Sending {
+    const char* from;
+    char* to;
+    std::size_t bytes;
+  };
+  static inline std::vector<Sending> sent;
+  static inline std::size_t arrived = 0;
+  static char* pinned(std::size_t bytes) { return new char[bytes]; }
+  static void send(const char* from, char* to, std::size_t bytes) { sent.push_back({from, to, bytes}); }
+  static void mark(Mark& so_far) { so_far = sent.size(); }
+  static void wait(const Mark& so_far) {
+    for (; arrived < so_far; ++arrived) std::memcpy(sent[arrived].to, sent[arrived].from, sent[arrived].bytes);
+  }
+};
+struct HastyLine : LateLine {
   static void wait(const Mark&) {}
 };
 
+template <class Line> bool arrives(const std::vector<char>& numbers) {
+  static auto& staging = *new gpu::Staging<Line>;  // pinned memory is never given back
+  std::vector<char> there(numbers.size());
+  staging.send(numbers.data(), there.data(), numbers.size());
+  LateLine::wait(LateLine::sent.size());
+  return there == numbers;
+}
+
 }  // namespace
 
-TEST_CASE("emulator: numbers that arrive late are those that were sent; a buffer that is filled too early is seen") {
-  const With comes_late(settings().late, 4);
-  const auto numbers = static_cast<index_t>(gpu::staging_bytes / sizeof(float)) * 7 / 2;  // three buffers and a half
-  const Tensor from = raw::cast(Tensor::arange(numbers), DType::f32), there = raw::to_device(from, device);
-  CHECK(same_bits(raw::to_device(there, Device::cpu()), from));
-  const Tensor hasty = zeros(numbers);
-  static auto& staging = *new gpu::Staging<Hasty>;  // pinned memory is never given back
-  staging.send(reinterpret_cast<const char*>(from.bytes()), reinterpret_cast<char*>(hasty.bytes()),
-      static_cast<std::size_t>(numbers) * sizeof(float));
-  CHECK(raw::to_device(hasty, Device::cpu()).at({0}) == static_cast<double>(numbers) / 7 * 4);  // of the third buffer
+TEST_CASE("staging: numbers that arrive late are those that were sent; a buffer that is filled too early is seen") {
+  std::vector<char> numbers(gpu::staging_bytes * 7 / 2);  // three buffers and a half
+  for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] = static_cast<char>(k % 251);
+  CHECK(arrives<LateLine>(numbers));
+  CHECK(!arrives<HastyLine>(numbers));
 }
 
 TEST_CASE("emulator: a dry step is counted as one that computes") {
   const auto shape = [](const gpu::emulator::Counters& c) {
-    return std::vector<std::uint64_t>{c.launches, c.shapes, c.blocks, c.threads, c.indices, c.shared_bytes};
+    return std::vector<std::uint64_t>{c.launches, c.shapes, c.blocks, c.threads, c.shared_bytes};
   };
   const auto work = [](const gpu::emulator::Counters& c) {
     return std::vector<std::uint64_t>{c.arithmetic, c.global_read, c.global_written};
@@ -335,61 +299,26 @@ TEST_CASE("emulator: dry, device memory is not touched, and what is read from it
   memory_of(device).release_cached();
 }
 
-TEST_CASE("emulator: train records its steps or says once why not, to the bits of unrecorded steps, also resumed") {
+TEST_CASE("emulator: train records its steps or says once why not, to the bits of unrecorded steps") {
   const Scratch out("recorded");
-  const auto train = [&](const std::string& options) {
-    const Outcome outcome = RunningProgram(words("train " + options), program_with_gpu()).finish_within(120);
-    CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    return outcome;
-  };
   const std::string run =
-      "flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --device "
-      "cuda --precision bf16 --steps 6 --save-every 2 --keep-checkpoints 0 --accumulate 3 --clip "
-      "0.1 --validate-every 3 --out ";
-  const std::string graph = out / "graph", alone = out / "alone";
-  const Outcome recorded = train(run + graph);
-  CHECK(has(recorded.out, ", executor tiled\n"));
-  CHECK(!has(recorded.err, "not recorded"));
-  train(run + alone + " --check-finite");
-  const std::string weights = text_of(alone + "/weights.safetensors");
-  CHECK(text_of(graph + "/weights.safetensors") == weights);
-  for (const std::string more : {"", " --check-finite"}) {
-    for (const char* step : {"4", "6"}) std::filesystem::remove_all(graph + "/checkpoints/step-00000" + step);
-    train("--resume --quiet --device cuda --out " + graph + more);
-    CHECK(text_of(graph + "/weights.safetensors") == weights);
-  }
-  const std::string composed = out / "composed";
-  CHECK(has(train(run + composed + " --scheme fire").out, ", executor reference\n"));
-  CHECK(has(text_of(composed + "/run.json"),
-      "\"executor\": \"reference (not tiled: a piecewise term outside a head mix given, "));
-  const Outcome refused = train(run + out / "dropout" + " --dropout 0.1");
-  CHECK_MESSAGE(
-      count(refused.err, "steps are not recorded as a graph, as dropout draws anew at each step\n") == 1, refused.err);
+      "train flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --device cuda "
+      "--precision bf16 --steps 4 --accumulate 3 --clip 0.1 --out ";
+  const auto weights_of = [&](const std::string& name, const std::string& option, int notes) {
+    const Outcome train = RunningProgram(words(run + out / name + option), program_with_gpu()).finish_within(120);
+    CHECK_MESSAGE(train.code == 0, train.err);
+    CHECK(has(train.out, ", executor tiled\n"));
+    CHECK_MESSAGE(count(train.err, "not recorded") == notes, train.err);
+    return text_of(out / name + "/weights.safetensors");
+  };
+  CHECK(weights_of("graph", "", 0) == weights_of("alone", " --check-finite", 1));
 }
 
-TEST_CASE("emulator: bench step measures unrecorded steps and one graph") {
-  for (const std::string recorded : {"", " --cuda-graph"}) {
-    const Outcome step = RunningProgram(words("bench step --models toy --schemes 'none, cope(p_max=8)' --repetitions 1 "
-                                              "--device cuda --precision bf16 --json" +
-                                              recorded),
-        program_with_gpu())
-                             .finish_within(120);
-    CHECK_MESSAGE(step.code == 0, step.err);
-    CHECK(has(step.out, "\"both_ms\""));
-    CHECK(has(step.out, "\"bytes_to_device\""));
-    CHECK(has(step.out, recorded.empty() ? "\"form\":\"steps\"" : "\"form\":\"graph\""));
-  }
-}
-
-TEST_CASE("emulator: gradcheck --against-cpu has a row for every op and dtype, and all agree") {
-  const Outcome all =
-      RunningProgram(words("gradcheck all --device cuda --against-cpu --quiet"), program_with_gpu()).finish_within(300);
+TEST_CASE("emulator: gradcheck --against-cpu has a row for every dtype, and all agree") {
+  const Outcome all = RunningProgram(
+      words("gradcheck softmax linear_gelu_linear --against-cpu --device cuda --quiet"), program_with_gpu())
+                          .finish_within(300);
   CHECK_MESSAGE(all.code == 0, all.out, all.err);
-  CHECK(all.err.empty());
   CHECK(has(all.out, "; 0 failed"));
-  for (const char* row : {"softmax ", "lerp_at ", "linear_gelu_linear ", "divide "})
-    CHECK_MESSAGE(count(all.out, "\n" + std::string(row)) == 4, row);
-  const Outcome on_cpu = RunningProgram(words("gradcheck softmax --against-cpu"), program_with_gpu()).finish_within(60);
-  CHECK(on_cpu.code == 2);
-  CHECK_MESSAGE(has(on_cpu.err, "--against-cpu: given with the CPU"), on_cpu.err);
+  for (const char* row : {"softmax ", "linear_gelu_linear "}) CHECK(count(all.out, "\n" + std::string(row)) == 4);
 }
