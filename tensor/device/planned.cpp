@@ -148,10 +148,19 @@ class PlannedKernels final : public GpuKernels {
     if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
+  bool makes_terms() const override { return !of_cpu_; }
   void kerple(bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& table) override { count(table); }
   void kerple_backward(
       bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& dtable, const Tensor&, const Tensor&) override {
     count(dtable);
+  }
+  void mix_terms(const MixNetwork&, DType, const Tensor&, const Tensor& input, const Tensor&, const Tensor&,
+      const Tensor&, const Tensor& u, const Tensor&) override {
+    count_products(u.numel(), input.numel() / input.size(0));
+  }
+  void mix_terms_backward(const MixNetwork&, DType, const Tensor&, const Tensor& input, const Tensor&, const Tensor& du,
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {
+    if (du.defined()) count_products(2 * du.numel(), input.numel() / input.size(0));
   }
 
   // Counts the products of heads and the network's of each pair, and takes the scratch of cuda/kernels/tiles/mix.cu.

@@ -91,7 +91,7 @@ template <class T> struct Given {
     index_t lowest = at.table_lowest, end = at.table_lowest + u_count;
     if (table_count > 0) lowest = std::min(lowest, at.lowest), end = std::max(end, at.lowest + table_count);
     const index_t count = end - lowest;
-    const auto of = [&](std::size_t k) { return MixOperand<T>::of(x[k]); };
+    const auto of = [&](std::size_t k) { return SmallOperand<T>::of(x[k]); };
     MixTerms<T> body{of(At::mix_table), of(At::distance_table), of(At::mix_input), of(At::mix_output), {}, {},
         within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
         within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
@@ -302,8 +302,8 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
   if (asked) {
     const Tensor total =
         raw::reduce(Reduction::sum, raw::reshape(raw::slice(sums, 0, 0, of_weights), {warps, weights}), {0}, false);
-    const PutMixWeights<T> body{global<const C>(total), MixOperand<T>::of(d[At::mix_output]),
-        MixOperand<T>::of(d[At::mix_input]), mix.facts.heads, mix.width, taps, parts};
+    const PutMixWeights<T> body{global<const C>(total), SmallOperand<T>::of(d[At::mix_output]),
+        SmallOperand<T>::of(d[At::mix_input]), mix.facts.heads, mix.width, taps, parts};
     launch_kernel(body, {.blocks = blocks_for(weights, body.threads)});
   }
   if (of_first > 0) {

@@ -198,8 +198,8 @@ template <class T> struct PutMixWeights {
   using C = compute_t<T>;
   static constexpr const char* name = "weights of the mix";
   static constexpr int threads = 128;
-  Global<const C> sums;             // as a warp's slice
-  MixOperand<T> d_output, d_input;  // or null
+  Global<const C> sums;               // as a warp's slice
+  SmallOperand<T> d_output, d_input;  // or null
   int heads, width, taps, parts;
   WHENCE_HD void operator()(Thread& t) const {
     const int n = static_cast<int>(t.block()) * threads + t.index(), d = n % mix_hidden,

@@ -13,6 +13,7 @@
 // So both directions make hidden by this code.
 #pragma once
 
+#include "cuda/kernels/tiles/given.h"
 #include "cuda/kernels/tiles/mix_pairs.h"
 
 namespace whence::gpu {
@@ -25,21 +26,6 @@ inline constexpr int mix_window = mix_walk_keys + 24, mix_u_pitch = mix_hidden +
 
 WHENCE_HD constexpr int head_of_column(int k) { return k % 8 / 2 + 4 * (k % 2 + k / 8 * 2); }
 
-// A small operand or its gradient: numbers of the model's type or of sums.
-template <class T> struct MixOperand {
-  using C = compute_t<T>;
-  Global<T> narrow = nullptr;
-  Global<C> wide = nullptr;
-  static MixOperand of(const Tensor& x) {
-    if (!x.defined()) return {};
-    if (x.dtype() == dtype_of<T>) return {global<T>(x), nullptr};
-    return {nullptr, global<C>(x)};
-  }
-  WHENCE_HD explicit operator bool() const { return narrow || wide; }
-  WHENCE_HD Number<C> get(index_t i) const { return narrow ? load<C>(narrow, i) : load<C>(wide, i); }
-  WHENCE_HD void set(index_t i, Number<C> x) const { narrow ? store(narrow, i, x) : store(wide, i, x); }
-};
-
 // Terms as walks read them. u and the table by distance are in units, 0 beyond the given ones: u [left + 1, count,
 // mix_hidden], and the table [count, mix_heads], heads in the order of columns: the four of a lane are adjacent.
 template <class T> struct MixTerms {
@@ -47,8 +33,8 @@ template <class T> struct MixTerms {
   using M = Mixed<T>;
   static constexpr const char* name = "terms of the mix";
   static constexpr int threads = 128;
-  MixOperand<T> from_u, from_table;  // [tables width u_count], [heads table_count] or null
-  MixOperand<T> from_input, from_output;
+  SmallOperand<T> from_u, from_table;  // [tables width u_count], [heads table_count] or null
+  SmallOperand<T> from_input, from_output;
   Global<M> u;
   Global<C> table;  // then W1 and W2
   int tables, width, heads, u_count, table_count;
