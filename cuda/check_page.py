@@ -56,6 +56,27 @@ def kernels_of_a_step(said, marker="CrossEntropy"):
     return sorted(([kernel, count, round(us, 1)] for kernel, count, us in found.values()), key=lambda row: -row[2])
 
 
+COUNTERS = {"gpu__time_duration.sum": "ns", "sm__inst_executed.avg.per_cycle_active": "instructions a clock", "sm__warps_active.avg.per_cycle_active": "warps",
+            "lts__t_sectors_op_write.sum": "sectors written", "dram__bytes.sum": "bytes of HBM",
+            "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio": "wait for code",
+            "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": "for memory",
+            "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": "for results"}
+
+
+def counters_of_kernels(said):
+    """[[kernel, number of each of COUNTERS], ...] of the last launch of each kernel, from `ncu --csv --page raw`.
+    >>> words = ['"Kernel Name",' + ",".join(f'"{name}"' for name in COUNTERS), '"",' + ",".join(['""'] * len(COUNTERS))]
+    >>> counters_of_kernels("\\n".join([*words, '"void kernel<whence::gpu::MixScores<T, 3>>(T1)",' + ",".join(f'"{n},000"' for n in range(len(COUNTERS)))]))
+    [['MixScores', 0.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0, 7000.0]]
+    """
+    rows = list(csv.reader(line for line in said.splitlines() if line.startswith('"')))
+    if len(rows) < 3:
+        return []
+    places = [rows[0].index(name) for name in COUNTERS]
+    found = {row[rows[0].index("Kernel Name")]: [float(row[at].replace(",", "")) for at in places] for row in rows[2:]}
+    return [[short(name), *numbers] for name, numbers in found.items()]
+
+
 def launches_counted(said):
     """The same from the emulator's table, which counts launches and knows no time.
     >>> launches_counted("kernel (emulated; bytes)       launches  shapes\\nbinary, rows in packs       42      3\\nall 1       42      3")
@@ -136,6 +157,9 @@ def page(facts, stages, names):
     for name in passed:
         if name.startswith("profile_"):
             lines += ["", "## Kernels of a step: " + passed[name]["found"]["scheme"], "", *kernel_table(passed[name]["found"]["kernels"])]
+    if rows := passed.get("counters", {}).get("found", {}).get("counters"):
+        lines += ["", "## Counters of the mix", "", "| kernel | " + " | ".join(COUNTERS.values()) + " |", "|---" * (len(COUNTERS) + 1) + "|"]
+        lines += ["| " + " | ".join([kernel, *(f"{number:.4g}" for number in numbers)]) + " |" for kernel, *numbers in rows]
     if op_rows := [row for name in ("ops_bf16", "ops_f32") if name in passed for row in [*passed[name]["found"]["rows"], *beside(passed[name])]]:
         lines += ["", "## Ops", "", *table(op_rows, ("op", "precision"), lambda row: row.get("executor", "whence"))]
     if rows := [row for name in ("attention", "attention_bf16") if name in passed for row in [*passed[name]["found"]["rows"], *beside(passed[name])]]:

@@ -102,6 +102,15 @@ void Kernels::matmul_gelu(
 
 Tensor Kernels::matmul_beside(const Tensor&, std::span<const Tensor>, std::span<const Tensor>) { return {}; }
 
+// Nobody calls these without makes_terms().
+using T = Tensor;
+void Kernels::kerple(bool, const T&, const T&, const T&, const T&) {}
+void Kernels::kerple_backward(bool, const T&, const T&, const T&, const T&, const T&, const T&) {}
+void Kernels::mix_terms(
+    const MixNetwork&, DType, const T&, const T&, const T&, const T&, const T&, const T&, const T&) {}
+void Kernels::mix_terms_backward(const MixNetwork&, DType, const T&, const T&, const T&, const T&, const T&, const T&,
+    const T&, const T&, const T&) {}
+
 void Kernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to) {
   for (std::size_t k = 0; k < from.size(); ++k) copy(from[k], to[k]);
 }

@@ -35,6 +35,13 @@ struct IndexCheck {
 
 enum class Reduction : unsigned char { sum, maximum };
 
+// The first layer of a head mix's network, W1 [d c k], whose last channels read the base (nn/positional/adaptive.h).
+struct MixNetwork {
+  index_t left, right;   // taps on either side of a column's own
+  index_t heads, pairs;  // channels that stay in the mix: those of the scores, and as many of the base if it has pieces
+  bool adds_base;        // to the logits too
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -156,6 +163,24 @@ class Kernels {
   // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined)
   virtual void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
+
+  // ---- Terms by distance that are one launch on a device with makes_terms(); others compose them. Contiguous.
+  virtual bool makes_terms() const { return false; }
+  // table[h n] = -strength_h f(rate_h, n):  f = ln(1 + rate n), or n^rate if `power`, at distances [n], f64 if the table
+  // is, else f32. d: the gradients of strength and rate, by dtable.
+  virtual void kerple(
+      bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate, const Tensor& table);
+  virtual void kerple_backward(bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate,
+      const Tensor& dtable, const Tensor& d_strength, const Tensor& d_rate);
+  // Operands of a head mix (tensor/tiled_call.h) of a base's table [h n] (may be undefined), W1, b1 [d] and b2 [h]:
+  //   pairs: W1 of the channels that stay,  u[e d m] = b1_d + sum_{h,t >= left - e} W1[d h t] table[h, m - right - t + left]
+  //   added[h n] = b2_h + table[h n] if adds_base.  u and added have the type of sums, that of a model in `dtype`
+  virtual void mix_terms(const MixNetwork& at, DType dtype, const Tensor& table, const Tensor& input,
+      const Tensor& bias, const Tensor& output_bias, const Tensor& pairs, const Tensor& u, const Tensor& added);
+  // Undefined gradients of results are 0, and undefined outputs are not computed.
+  virtual void mix_terms_backward(const MixNetwork& at, DType dtype, const Tensor& table, const Tensor& input,
+      const Tensor& d_pairs, const Tensor& du, const Tensor& d_added, const Tensor& d_table, const Tensor& d_input,
+      const Tensor& d_bias, const Tensor& d_output_bias);
 
   // Returns a contiguous i64 index of allowed numbers. On the CPU that is `index` itself, or an Error at once. A device
   // does not wait: it writes 0 for a number that is not allowed, and report_faults throws the Error later.

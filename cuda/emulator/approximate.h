@@ -56,6 +56,14 @@ template <class T> Register<T> pack_two(Number<compute_t<T>> low, Number<compute
   else
     return std::uint32_t{T(low.plain()).bits} | std::uint32_t{T(high.plain()).bits} << 16;
 }
+template <class T> Register<T> pack_within(Number<compute_t<T>> low, Number<compute_t<T>> high) {
+  if constexpr (!std::is_same_v<T, Float16>) return pack_two<T>(low, high);
+  const auto within = [](Number<compute_t<T>> x) {
+    const float of = static_cast<float>(x.plain());
+    return Number<compute_t<T>>(of > 65504 ? 65504 : of < -65504 ? -65504 : of);
+  };
+  return pack_two<T>(within(low), within(high));
+}
 template <class T> Two<Number<compute_t<T>>> unpack_two(Register<T> of) {
   static_assert(per_register<T> == 2);
   if constexpr (std::is_same_v<T, double>) {
@@ -73,6 +81,11 @@ template <class T, class F> Register<T> by_two(Register<T> a, Register<T> b, con
 template <class T> Register<T> times_two(Register<T> a, Register<T> b) { return by_two<T>(a, b, std::multiplies<>{}); }
 template <class T> Register<T> max_two(Register<T> a, Register<T> b) {
   return by_two<T>(a, b, [](auto x, auto y) { return max_nan(x, y); });
+}
+// Bits 15 and 31.
+template <class T> std::uint32_t signs_of(Register<T> of) {
+  const auto two = unpack_two<T>(of);
+  return std::uint32_t{std::signbit(two.low.plain())} << 15 | std::uint32_t{std::signbit(two.high.plain())} << 31;
 }
 template <class T, class Of> Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no) {
   const auto sign = unpack_two<Of>(of);

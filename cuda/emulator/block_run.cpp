@@ -17,7 +17,7 @@ std::uint64_t next_segment = 1;
 
 const char* text_of(Meeting meeting) {
   const char* const names[] = {"nothing", "sync()", "sync_warp()", "shuffle", "shuffle_xor", "shuffle_up", "mma",
-      "ldmatrix", "ldmatrix_trans", "movmatrix"};
+      "ldmatrix", "ldmatrix_trans", "movmatrix", "stmatrix_trans"};
   return names[static_cast<std::size_t>(meeting)];
 }
 

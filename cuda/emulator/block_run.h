@@ -33,7 +33,8 @@ enum class Meeting : unsigned char {
   mma,
   ldmatrix,
   ldmatrix_trans,
-  movmatrix
+  movmatrix,
+  stmatrix_trans
 };
 
 class BlockRun {

@@ -128,6 +128,17 @@ template <class T, bool transposed> void give_out_together(const std::uint64_t* 
   }
 }
 
+// The reverse of a load of transposed matrices: a row is a column of what the lanes hold.
+template <class T> void collect_together(const std::uint64_t* lanes) {
+  for (int lane = 0; lane < lanes_of_warp; ++lane)
+    each<4>([&](auto matrix) {
+      const int i = lane % 8;
+      for (int j = 0; j < matrix_row<T> && lane / 8 == matrix; ++j)
+        lane_at<StoredLane<T>>(lanes, lane).row[j] = numbers_in<T>(
+            lane_at<StoredLane<T>>(lanes, j * 4 + i / 2).registers[matrix])[static_cast<std::size_t>(i % 2)];
+    });
+}
+
 template <class T> void transpose_together(const std::uint64_t* lanes) {
   T matrix[8][8];
   for (int lane = 0; lane < lanes_of_warp; ++lane) {
@@ -153,5 +164,8 @@ template void give_out_together<double, true>(const std::uint64_t*);
 template void transpose_together<Float16>(const std::uint64_t*);
 template void transpose_together<BFloat16>(const std::uint64_t*);
 template void transpose_together<double>(const std::uint64_t*);
+template void collect_together<Float16>(const std::uint64_t*);
+template void collect_together<BFloat16>(const std::uint64_t*);
+template void collect_together<double>(const std::uint64_t*);
 
 }  // namespace whence::gpu::emulator

@@ -62,10 +62,16 @@ class CudaKernels : public GpuKernels {
   void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) override;
   void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
       const Tensor& d_output, std::span<const Tensor> d) override;
+  bool makes_terms() const override { return true; }
   void kerple(
       bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate, const Tensor& table) override;
   void kerple_backward(bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate,
       const Tensor& dtable, const Tensor& d_strength, const Tensor& d_rate) override;
+  void mix_terms(const MixNetwork& at, DType dtype, const Tensor& table, const Tensor& input, const Tensor& bias,
+      const Tensor& output_bias, const Tensor& pairs, const Tensor& u, const Tensor& added) override;
+  void mix_terms_backward(const MixNetwork& at, DType dtype, const Tensor& table, const Tensor& input,
+      const Tensor& d_pairs, const Tensor& du, const Tensor& d_added, const Tensor& d_table, const Tensor& d_input,
+      const Tensor& d_bias, const Tensor& d_output_bias) override;
   Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
   void report_faults() override;
 };

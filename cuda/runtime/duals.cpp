@@ -105,6 +105,7 @@ class DualKernels final : public CudaKernels {
   void matmul_gelu(const T& a, const T& b, const T* bias, const T& before, const T& out) override {
     K::matmul_gelu(a, b, bias, before, out);
   }
+  bool makes_terms() const override { return false; }
   T matmul_beside(const T&, std::span<const T>, std::span<const T>) override { return {}; }
   void matmul_row_sums(const T& a, const T& b, const T& out, const T& sums) override {
     K::matmul_row_sums(a, b, out, sums);

@@ -37,6 +37,14 @@ __device__ void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T>
     static_assert(sizeof(T) == 0, "f16, bf16 or float required");
 }
 
+// The same with half the depth, of f16: a has two registers, b one.
+template <class T> __device__ void mma8(Thread&, FragmentC<T>& c, Register<T> a0, Register<T> a1, Register<T> b) {
+  static_assert(std::is_same_v<T, Float16>);
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(c[Nth<0>{}]), "+f"(c[Nth<1>{}]), "+f"(c[Nth<2>{}]), "+f"(c[Nth<3>{}])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+
 __device__ inline unsigned shared_address(const void* in) {
   return static_cast<unsigned>(__cvta_generic_to_shared(in));
 }
@@ -68,6 +76,24 @@ template <class T> __device__ Register<T> movmatrix(Thread&, Register<T> matrix)
   Register<T> transposed;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(matrix));
   return transposed;
+}
+
+// Stores four matrices, each transposed: the reverse of ldmatrix_trans. A row that is not `there` may be stored, too, at
+// its address, where nobody reads it.
+template <class T>
+__device__ void stmatrix_trans(Thread& t, T* to, int i, const Registers<Register<T>, 4>& of, bool there) {
+  static_assert(sizeof(T) == 2);
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to + i)),
+               "r"(of[Nth<0>{}]), "r"(of[Nth<1>{}]), "r"(of[Nth<2>{}]), "r"(of[Nth<3>{}])
+               : "memory");
+#else
+  each<4>([&](auto matrix) {
+    const Register<T> row = movmatrix<T>(t, of[matrix]);
+    const int at = t.shuffle(there ? i : -1, matrix * 8 + t.lane() / 4);
+    if (at >= 0) *reinterpret_cast<Register<T>*>(to + at + t.lane() % 4 * 2) = row;
+  });
+#endif
 }
 
 // ---- Asynchronous copies from global to shared memory, which do not pass through registers.
@@ -134,6 +160,13 @@ template <class T> __device__ Register<T> pack_two(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
+// The same, f16 beyond its range is its largest number; NaN stays.
+template <class T> __device__ Register<T> pack_within(float low, float high) {
+  if constexpr (!std::is_same_v<T, Float16>) return pack_two<T>(low, high);
+  Register<T> r;
+  asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
 template <class T> __device__ Two<float> unpack_two(Register<T> of) {
   static_assert(sizeof(T) == 2);
   if constexpr (std::is_same_v<T, BFloat16>) return {__uint_as_float(of << 16), __uint_as_float(of & 0xFFFF0000u)};
@@ -158,6 +191,8 @@ template <class T> __device__ Register<T> max_two(Register<T> a, Register<T> b) 
   asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
+// Returns the signs of both, in bits 15 and 31; the others are 0.
+template <class T> __device__ std::uint32_t signs_of(Register<T> of) { return of & 0x80008000u; }
 // For each of the two: `yes` if `of` has its sign set, else `no`.
 template <class T, class Of> __device__ Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no) {
   static_assert(sizeof(T) == 2 && sizeof(Of) == 2);
@@ -171,7 +206,9 @@ template <class T, class Of> __device__ Register<T> where_negative(Register<Of> 
 template <class T> void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1);
 template <class T> Registers<Register<T>, 4> ldmatrix(Thread&, const T* from, int i);
 template <class T> Registers<Register<T>, 4> ldmatrix_trans(Thread&, const T* from, int i);
+template <class T> void mma8(Thread&, FragmentC<T>& c, Register<T> a0, Register<T> a1, Register<T> b);
 template <class T> Register<T> movmatrix(Thread&, Register<T> matrix);
+template <class T> void stmatrix_trans(Thread&, T* to, int i, const Registers<Register<T>, 4>& of, bool there);
 template <class T, int count = matrix_row<T>>
 void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true);
 void cp_async_commit(Thread&);
@@ -184,9 +221,11 @@ float min_number(float a, float b);
 float max_nan(float a, float b);
 float add_down(float a, float b);
 template <class T> Register<T> pack_two(float low, float high);
+template <class T> Register<T> pack_within(float low, float high);
 template <class T> Two<float> unpack_two(Register<T> of);
 template <class T> Register<T> times_two(Register<T> a, Register<T> b);
 template <class T> Register<T> max_two(Register<T> a, Register<T> b);
+template <class T> std::uint32_t signs_of(Register<T> of);
 template <class T, class Of> Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no);
 #endif
 }  // namespace whence::gpu

@@ -12,6 +12,13 @@
 #include "tensor/shape.h"
 #include "tensor/tensor.h"
 
+// Before a loop whose code nvcc shall not repeat: what several warps run must fit into the caches of instructions.
+#ifdef __CUDACC__
+#define WHENCE_ROLLED _Pragma("unroll 1")
+#else
+#define WHENCE_ROLLED
+#endif
+
 #ifndef __CUDACC__
 // Global, Shared, Number, Thread, load, store as below, which also count their use
 #include "cuda/emulator/thread.h"

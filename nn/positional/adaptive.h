@@ -34,7 +34,8 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   // `table` [left+1 d n]: its output for the base's table, and its bias. `output` [h d k]: second layer. Its bias [h]
   // is a table by distance, the same at each distance.
   struct Network {
-    Tensor hidden, table, output, output_bias;
+    Tensor hidden = {}, table = {}, output = {}, output_bias = {};
+    Tensor added = {};      // what the table by distance is, if that is known
     bool adds_base = true;  // false: only the network reads the base's bias; it is not added to the logits
     index_t left = 0, right = 0, behind = 0;  // as in TiledCall
     bool remask = false;
@@ -42,6 +43,9 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   // Returns x in the precision of tables and sums.
   static Tensor exact(const Tensor& x);
   static void add_network(TileTerms& terms, const TileTerms& base, const Network& network);
+  // Adds the network of W1 [d c k] and b1 [d] on a device that makes its operands in one launch; else returns false.
+  static bool add_made(
+      TileTerms& terms, const TileTerms& base, const Tensor& w1, const Tensor& b1, const Network& network);
 
   // Returns S [b h i j] and B [1|b h i j] as channels: [b 2h i j].
   [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site site = Site::current());

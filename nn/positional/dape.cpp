@@ -77,14 +77,17 @@ class Dape final : public Adaptive {
       return terms.add(TiledOperands::distance_table,
           table +
               cast(reshape(f(cast(reshape(table, {1, heads, 1, count}), w1.dtype())), table.shape()), table.dtype()));
+    Network network{
+        .output = unsqueeze(output_.weight(), 2), .output_bias = output_.bias(), .adds_base = form_ != Form::concat};
+    if (form_ != Form::f_of_bias && add_made(terms, *base, unsqueeze(w1, 2), hidden_.bias(), network)) return;
     const Tensor of_scores = form_ == Form::f_of_bias && has_bias() ? Tensor::zeros(w1.shape(), w1.dtype(), w1.device())
                                                                     : slice(w1, 1, 0, heads),
                  of_bias = slice(w1, 1, w1.size(1) - heads, w1.size(1));  // [d h]
-    const Tensor hidden = pieces ? concat_along(1, {of_scores, of_bias}) : of_scores,
-                 u = table.defined() ? matmul(exact(of_bias), exact(table)) + b1
-                                     : expand(b1, {b1.size(0), count});  // [d n]
-    add_network(terms, *base,
-        {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(), form_ != Form::concat});
+    network.hidden = unsqueeze(pieces ? concat_along(1, {of_scores, of_bias}) : of_scores, 2);
+    const Tensor u =
+        table.defined() ? matmul(exact(of_bias), exact(table)) + b1 : expand(b1, {b1.size(0), count});  // [d n]
+    network.table = unsqueeze(u, 0);
+    add_network(terms, *base, network);
   }
 
   Form form_;

@@ -5,10 +5,10 @@
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
 // Parameters are projected back to at least 0.01, without gradient: at its bound a parameter waits for a step away from
 // it.
-#include "nn/positional/kerple.h"
-
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "nn/attention/tile_terms.h"
+#include "tensor/kernels.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -28,15 +28,43 @@ Tensor power_of(const Tensor& n, const Tensor& r2) {
   return exp(beside(logarithm, r2) * r2) * beside(away, r2);
 }
 
-}  // namespace
-
-Tensor kerple_table(bool power, const Tensor& n, DType dtype, const Tensor& r1, const Tensor& r2) {
+Tensor composed_table(bool power, const Tensor& n, DType dtype, const Tensor& r1, const Tensor& r2) {
   const auto wide = [](const Tensor& r) { return cast(r, compute_dtype(r.dtype())); };
   const Tensor f = power ? power_of(n, wide(r2)) : logarithm_of(n, wide(r2));
   return cast(transpose(f * wide(r1) * -1.0), dtype);
 }
 
-namespace {
+// In one launch, and its gradient in another.
+struct KerpleTable {
+  static constexpr const char* name = "kerple";
+  bool power;
+  Tensor n, distances;  // [n 1] f64, and as the device reads them
+  DType dtype;          // of the table
+  struct Saved {
+    SavedTensor r1, r2;
+  };
+  Tensor forward(Saved& saved, const Tensor& r1, const Tensor& r2) const {
+    saved.r1 = r1, saved.r2 = r2;
+    const Tensor table = Tensor::empty({r1.size(0), n.size(0)}, dtype, r1.device());
+    kernels(r1).kerple(power, distances, r1, r2, table);
+    return table;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+    const Tensor r1 = saved.r1.get(), r2 = saved.r2.get(), d1 = Tensor::like(r1), d2 = Tensor::like(r2);
+    kernels(r1).kerple_backward(power, distances, r1, r2, raw::contiguous(dy), d1, d2);
+    return {d1, d2};
+  }
+  static std::array<Tensor, 2> inputs(const Saved& saved) { return {saved.r1.get(), saved.r2.get()}; }
+  Tensor composed(const std::vector<Tensor>& in) const { return composed_table(power, n, dtype, in[0], in[1]); }
+};
+
+// Returns the table [h n] at distances n [n 1], f64.
+Tensor table_of(bool power, const Tensor& n, DType dtype, const Tensor& r1, const Tensor& r2) {
+  if (dtype == DType::dual || !kernels(r1).makes_terms()) return composed_table(power, n, dtype, r1, r2);
+  const Tensor distances = raw::to_device(raw::cast(n, compute_dtype(dtype)), r1.device());
+  const auto read = [&](const Tensor& r) { return r.dtype() == dtype ? r : cast(r, compute_dtype(dtype)); };
+  return apply(KerpleTable{power, n, distances, dtype}, Site::current(), read(r1), read(r2));
+}
 
 class Kerple final : public PositionalScheme, public ReadsByDistance {
  public:
@@ -51,10 +79,7 @@ class Kerple final : public PositionalScheme, public ReadsByDistance {
   Claims claims() const override { return {.shift_invariant = true}; }
 
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
-    const bool fused =
-        kerple_on_gpu && r1_.device().is_gpu() && context.dtype() != DType::dual && r1_.dtype() != DType::dual;
-    const Tensor n = reshape(abs(distances), {-1, 1});
-    return (fused ? *kerple_on_gpu : kerple_table)(power_, n, context.dtype(), r1_, r2_);
+    return table_of(power_, reshape(abs(distances), {-1, 1}), context.dtype(), r1_, r2_);
   }
 
  private:

@@ -28,12 +28,6 @@ class GpuKernels : public Kernels {
   virtual void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) = 0;
   virtual void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
       const Tensor& d_output, std::span<const Tensor> d) = 0;
-  // table[h n] = -strength_h f(rate_h, n):  f = ln(1 + rate n), or n^rate if `power`, at distances [n], f64 if the table is, else f32.
-  // d: the gradients of strength and rate, by dtable.
-  virtual void kerple(
-      bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate, const Tensor& table) = 0;
-  virtual void kerple_backward(bool power, const Tensor& distances, const Tensor& strength, const Tensor& rate,
-      const Tensor& dtable, const Tensor& d_strength, const Tensor& d_rate) = 0;
   // Returns the shared memory that a block of these programs may use in this type; calls that need more are refused.
   // Returns 0 if there are no programs for the type.
   virtual std::size_t most_shared_bytes(DType dtype) const { return of_any_gpu(dtype); }

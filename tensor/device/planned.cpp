@@ -148,17 +148,26 @@ class PlannedKernels final : public GpuKernels {
     if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
+  bool makes_terms() const override { return !of_cpu_; }
   void kerple(bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& table) override { count(table); }
   void kerple_backward(
       bool, const Tensor&, const Tensor&, const Tensor&, const Tensor& dtable, const Tensor&, const Tensor&) override {
     count(dtable);
+  }
+  void mix_terms(const MixNetwork&, DType, const Tensor&, const Tensor& input, const Tensor&, const Tensor&,
+      const Tensor&, const Tensor& u, const Tensor&) override {
+    count_products(u.numel(), input.numel() / input.size(0));
+  }
+  void mix_terms_backward(const MixNetwork&, DType, const Tensor&, const Tensor& input, const Tensor&, const Tensor& du,
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {
+    if (du.defined()) count_products(2 * du.numel(), input.numel() / input.size(0));
   }
 
   // Counts the products of heads and the network's of each pair, and takes the scratch of cuda/kernels/tiles/mix.cu.
   void mix(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
-    const index_t quarters = 6 + 4 * parts_of_mix(x);
+    const index_t quarters = 5 + 4 * parts_of_mix(x);
     const Tensor numbers = pairs_of_mix(x, output, scratch_of_mix(at, x, output, quarters), quarters);
   }
   void mix_backward(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
@@ -170,9 +179,9 @@ class PlannedKernels final : public GpuKernels {
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, (queries + 31) / 32, 2, 32});
-    const index_t parts = parts_of_mix(x);
-    const MixScratch scratch = scratch_of_mix(at, x, output, 8 + 8 * parts);
-    std::vector<Tensor> held{pairs_of_mix(x, output, scratch, 8 + 8 * parts)};
+    const index_t parts = parts_of_mix(x), quarters = taps > 1 ? 16 : 4 + 8 * parts;
+    const MixScratch scratch = scratch_of_mix(at, x, output, quarters);
+    std::vector<Tensor> held{pairs_of_mix(x, output, scratch, quarters)};
     for (const std::size_t k : {At::key, At::value})
       if (d[k].defined() && (d[k].size(1) < output.size(1) || scratch.rows < queries))
         held.push_back(floats(output, {heads, keys, d[k].size(3)}));
@@ -184,6 +193,7 @@ class PlannedKernels final : public GpuKernels {
       numbers += (1 + parts) * taps * most_mix_heads * most_mix_hidden;
     if (d[At::distance_table].defined()) numbers += mix_slice_rows * most_mix_heads;
     if (asked) numbers += mix_slice_rows * most_mix_hidden;
+    if (taps > 1) numbers += (mix_walk_keys / 8 + 1) * 128;  // signs
     if (numbers > 0) held.push_back(floats(output, {warps, numbers}));
   }
 

@@ -57,8 +57,8 @@ constexpr index_t slice_numbers(index_t queries, index_t keys, index_t rows) {
 
 // ---- The head mix: all pairs of a group of rows are in scratch at once (cuda/kernels/tiles/mix_pairs.h).
 constexpr index_t most_mix_heads = 16, most_mix_hidden = 32, most_mix_pieces = 64;
-constexpr std::size_t shared_bytes_of_mix_pieces = 120192;  // of a block, if there are pieces
-constexpr int mix_strip = 128;                              // rows whose pairs are stored for the same keys
+constexpr std::size_t shared_bytes_of_mix_pieces = 124544;  // of a block, if there are pieces
+constexpr int mix_strip = 64;                               // rows whose pairs are stored for the same keys
 // Blocks of threads have 64 rows and walk over mix_walk_keys keys each. The walks cover all keys and eight on either
 // side, and the first warp begins 64 keys before a multiple. Each of four warps has its own slices of the sums: all
 // weights, and mix_slice_rows distances.

@@ -2,6 +2,7 @@
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/device/device_runtime.h"
+#include "tensor/kernels.h"
 #include "tensor/tiles/gpu_programs.h"
 #include "tests/cuda/tiles.h"
 
@@ -32,7 +33,7 @@ void add_pieces(At::Operands& x, index_t distances) {
 std::vector<Case> cases() {
   std::vector<Case> all{{.name = "one token", .queries = 1, .keys = 1}, {.name = "one tap"},
       {.name = "three taps", .beside = 1},
-      {.name = "one head", .heads = 1, .key_heads = 1, .queries = 70, .keys = 70, .d = 64},
+      {.name = "one head", .heads = 1, .key_heads = 1, .queries = 140, .keys = 140, .d = 64},
       {.name = "12 heads, several strips", .heads = 12, .key_heads = 12, .queries = 70, .keys = 70, .d = 64},
       {.name = "6 heads, three taps, several walks",
           .heads = 6,
@@ -182,6 +183,71 @@ TEST_CASE("cuda tiles: a head mix holds scores beyond f16's range") {
   }
 }
 
+TEST_CASE("cuda tiles: operands of a head mix are made of its parameters, and their gradients, as the equations say") {
+  struct Network {
+    MixNetwork at;
+    index_t channels;
+    bool table;
+  };
+  const index_t heads = 3, width = 4, count = 70;
+  for (const Network& each : {Network{{0, 0, heads, heads, true}, 2 * heads, true},
+           {{1, 1, heads, heads, true}, 2 * heads, true}, {{1, 1, heads, heads, false}, heads, true},
+           {{0, 0, heads, 2 * heads, true}, 2 * heads, true}, {{2, 0, heads, heads, true}, heads, false}}) {
+    const MixNetwork& at = each.at;
+    const index_t taps = at.left + 1 + at.right, distances = count + at.right, first = each.channels - heads;
+    CAPTURE(taps);
+    CAPTURE(at.pairs);
+    const auto of = [](const Shape& shape, const char* name) { return drawn(shape, DType::f64, name); };
+    const Tensor table = each.table ? of({heads, count}, "table") : Tensor(),
+                 input = of({width, each.channels, taps}, "W1"), bias = of({width}, "b1"),
+                 output_bias = of({heads}, "b2"), d_pairs = of({width, at.pairs, taps}, "dW1"),
+                 du = of({at.left + 1, width, distances}, "du"), d_added = of({heads, count}, "dtable");
+    const auto zeros = [](const Tensor& x) { return x.defined() ? Tensor::zeros(x.shape(), DType::f64) : x; };
+    const std::vector<Tensor> made{zeros(d_pairs), zeros(du), zeros(d_added)},
+        d{zeros(table), zeros(input), zeros(bias), zeros(output_bias)};
+    // y += a b, and the gradients of a and b.
+    const auto add = [](const Tensor& y, const Tensor& dy, index_t n, const Tensor& a, const Tensor& da, index_t i,
+                         const Tensor* b = nullptr, const Tensor* db = nullptr, index_t j = 0) {
+      const double by = b ? b->data<double>()[j] : 1;
+      y.data<double>()[n] += a.data<double>()[i] * by, da.data<double>()[i] += dy.data<double>()[n] * by;
+      if (b) db->data<double>()[j] += dy.data<double>()[n] * a.data<double>()[i];
+    };
+    for (index_t e = 0; e <= at.left; ++e)
+      for (index_t n = 0; n < width; ++n)
+        for (index_t m = 0; m < distances; ++m) {
+          const index_t y = (e * width + n) * distances + m;
+          add(made[1], du, y, bias, d[2], n);
+          for (index_t h = 0; h < heads && each.table; ++h)
+            for (index_t t = at.left - e; t < taps; ++t)
+              if (const index_t from = m - at.right - t + at.left; from >= 0 && from < count)
+                add(made[1], du, y, input, d[1], (n * each.channels + first + h) * taps + t, &table, &d[0],
+                    h * count + from);
+        }
+    for (index_t n = 0; n < heads * count; ++n) {
+      add(made[2], d_added, n, output_bias, d[3], n / count);
+      if (each.table && at.adds_base) add(made[2], d_added, n, table, d[0], n);
+    }
+    for (index_t n = 0; n < width * at.pairs * taps; ++n) {
+      const index_t t = n % taps, x = n / taps % at.pairs, channel = x < heads ? x : first + x - heads;
+      add(made[0], d_pairs, n, input, d[1], (n / taps / at.pairs * each.channels + channel) * taps + t);
+    }
+    std::vector<Tensor> there, wanted(made);
+    for (const Tensor& x : {table, input, bias, output_bias, d_pairs, du, d_added}) there.push_back(on_gpu(x));
+    const auto like = [](const Tensor& x) { return x.defined() ? Tensor::like(x) : x; };
+    std::vector<Tensor> found{like(there[4]), like(there[5]), like(there[6])};
+    kernels(there[1]).mix_terms(at, DType::f64, there[0], there[1], there[2], there[3], found[0], found[1], found[2]);
+    for (std::size_t k = each.table ? 0 : 1; k < d.size(); ++k) wanted.push_back(d[k]);
+    const Tensor d_table = like(there[0]);
+    const std::vector<Tensor> gradients{like(there[1]), like(there[2]), like(there[3])};
+    kernels(there[1]).mix_terms_backward(at, DType::f64, there[0], there[1], there[4], there[5], there[6], d_table,
+        gradients[0], gradients[1], gradients[2]);
+    if (each.table) found.push_back(d_table);
+    found.insert(found.end(), gradients.begin(), gradients.end());
+    std::vector<std::vector<double>> before;
+    compare(found, wanted, 1e-12, before);
+  }
+}
+
 TEST_CASE("cuda tiles: a head mix without a program is refused before anything runs, with the reason") {
   const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps, index_t pieces = 0) {
     At at;
@@ -213,5 +279,5 @@ TEST_CASE("cuda tiles: a head mix without a program is refused before anything r
   if (!settings) return;
   const With<std::size_t> less(settings->shared, std::size_t(99) << 10);
   CHECK(refusal(DType::bf16, 2, 8, 1, 4) ==
-        "tiled_mix: 117 KiB of shared memory for a head mix with pieces given; this GPU has 99");
+        "tiled_mix: 121 KiB of shared memory for a head mix with pieces given; this GPU has 99");
 }

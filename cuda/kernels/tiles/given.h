@@ -41,6 +41,21 @@ template <class F> void visit_number(DType dtype, const F& f) {
   dtype == DType::f32 ? f(Type<float>{}) : dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
 }
 
+// A small operand or its gradient: numbers of the model's type or of sums.
+template <class T> struct SmallOperand {
+  using C = compute_t<T>;
+  Global<T> narrow = nullptr;
+  Global<C> wide = nullptr;
+  static SmallOperand of(const Tensor& x) {
+    if (!x.defined()) return {};
+    if (x.dtype() == dtype_of<T>) return {global<T>(x), nullptr};
+    return {nullptr, global<C>(x)};
+  }
+  WHENCE_HD explicit operator bool() const { return narrow || wide; }
+  WHENCE_HD Number<C> get(index_t i) const { return narrow ? load<C>(narrow, i) : load<C>(wide, i); }
+  WHENCE_HD void set(index_t i, Number<C> x) const { narrow ? store(narrow, i, x) : store(wide, i, x); }
+};
+
 template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
   if (!x.defined()) return {};
   return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1)),

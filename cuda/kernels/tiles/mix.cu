@@ -3,9 +3,9 @@
 
 #include "cuda/kernels/tiles/given.h"
 #include "cuda/kernels/tiles/head_sums.h"
+#include "cuda/kernels/tiles/mix_forward.h"
 #include "cuda/kernels/tiles/mix_pieces.h"
-#include "cuda/kernels/tiles/mix_scores.h"
-#include "cuda/kernels/tiles/mix_values.h"
+#include "cuda/kernels/tiles/mix_sums.h"
 #include "tensor/pairs.h"
 #include "tensor/tiles/gpu_programs.h"
 
@@ -66,12 +66,12 @@ template <class T> struct Given {
     return mix_scratch(
         scratch_bytes, query.size(0), query.size(2), key_blocks * 8 * heads() * quarters * index_t(sizeof(M)) / 4);
   }
-  template <class P, int of_row = 8> PairBlocks<P, of_row> blocks(const Tensor& x, const MixRows& group) const {
+  template <class P, int of_key = 8> PairBlocks<P, of_key> blocks(const Tensor& x, const MixRows& group) const {
     return {global<P>(x), within_int(x.size(2)), group.rows, within_int(key_blocks)};
   }
   // Returns scratch for blocks of a group's pairs, of all heads or of all channels.
-  template <class P, int of_row = 8> Tensor room(const MixScratch& of, int parts = 1) const {
-    return Tensor::empty({of.sequences * of.rows, key_blocks, heads() * parts, of_row}, dtype_of<P>, query.device());
+  template <class P, int of_key = 8> Tensor room(const MixScratch& of, int parts = 1) const {
+    return Tensor::empty({of.sequences * of.rows, key_blocks, heads() * parts, of_key}, dtype_of<P>, query.device());
   }
   // Makes B after the scores of a group; or backward, the gradients from dB.
   template <bool backward, class P>
@@ -91,7 +91,7 @@ template <class T> struct Given {
     index_t lowest = at.table_lowest, end = at.table_lowest + u_count;
     if (table_count > 0) lowest = std::min(lowest, at.lowest), end = std::max(end, at.lowest + table_count);
     const index_t count = end - lowest;
-    const auto of = [&](std::size_t k) { return MixOperand<T>::of(x[k]); };
+    const auto of = [&](std::size_t k) { return SmallOperand<T>::of(x[k]); };
     MixTerms<T> body{of(At::mix_table), of(At::distance_table), of(At::mix_input), of(At::mix_output), {}, {},
         within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
         within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
@@ -128,18 +128,18 @@ template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, con
 
 // Makes the products of rows of two operands for the pairs of a group.
 template <class P, bool scores, int width, class T>
-void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<const T>& left,
-    const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor, const RowBlocks<compute_t<T>>& deltas) {
+void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<const T>& of_keys,
+    const HeadRows<const T>& of_queries, const Tensor& to, compute_t<T> factor, const RowBlocks<compute_t<T>>& deltas) {
   using Body = PairProducts<T, P, width, scores>;
-  const Body body{
-      given.mix.facts, group, left, right, given.template blocks<P>(to, group), given.mix.present, factor, deltas};
+  const Body body{given.mix.facts, group, of_keys, of_queries, given.template blocks<P>(to, group), given.mix.present,
+      factor, deltas};
   launch_kernel(
       body, {.blocks = Body::blocks(group, body.facts.heads, body.facts.keys), .shared_bytes = Body::shared_bytes});
 }
 template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
   const index_t heads = given.heads();
-  make_pairs_of<Mixed<T>, true, width>(given, group, head_rows<const T>(given.query, heads),
-      head_rows<const T>(given.key, heads), to, given.mix.facts.scale / mix_unit, {});
+  make_pairs_of<Mixed<T>, true, width>(given, group, head_rows<const T>(given.key, heads),
+      head_rows<const T>(given.query, heads), to, given.mix.facts.scale / mix_unit, {});
   if (given.parts() > 1) given.template run_pieces<false>(given.template blocks<Mixed<T>>(to, group), group);
 }
 
@@ -147,21 +147,21 @@ template <class T, int width, int beside, int slots, int parts>
 void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  using Values = MixValues<T, width>;
-  using Logits = MixLogits<M, beside, beside, slots, parts, false>;
+  using Values = PairSums<T, width, SumsOf::values>;
+  using Logits = MixForward<T, beside, slots, parts>;
   const index_t heads = given.heads();
-  const MixScratch scratch = given.scratch(6 + 4 * parts);  // X, powers, and one base per four keys
-  const Tensor scores = given.template room<M>(scratch, parts), powers = given.template room<M>(scratch),
-               bases = given.template room<C, 2>(scratch);
+  const MixScratch scratch = given.scratch(5 + 4 * parts);  // X, powers, and one base per eight keys
+  const Tensor scores = given.template room<M>(scratch, parts), powers = given.template room<T>(scratch),
+               bases = given.template room<C, 1>(scratch);
   each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group, bool) {
     make_scores<T, width>(given, group, scores);
-    Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<C, 2>(bases, group)};
+    Logits logits{given.mix, given.template blocks<T>(powers, group), given.template blocks<C, 1>(bases, group)};
     logits.mix.group = group, logits.mix.scores = given.template blocks<const M>(scores, group);
     launch_kernel(logits, {.blocks = logits.mix.blocks(), .shared_bytes = Logits::shared_bytes});
-    launch_kernel(Values{given.mix.facts, given.dropout, group, given.template blocks<const M>(powers, group),
-                      given.template blocks<const C, 2>(bases, group), head_rows<const T>(given.value, heads),
-                      head_rows<T>(output, heads), global<C>(norms), given.mix.present},
-        {.blocks = Values::blocks(group, given.mix.facts.heads), .shared_bytes = Values::shared_bytes});
+    launch_kernel(Values{given.mix.facts, group, given.template blocks<const T>(powers, group),
+                      head_rows<const T>(given.value, heads), head_rows<T>(output, heads), {}, true, given.mix.present,
+                      C(1), given.template blocks<const C, 1>(bases, group), global<C>(norms), given.dropout},
+        {.blocks = Values::blocks(group, given.mix.facts), .shared_bytes = Values::shared_bytes});
   });
 }
 
@@ -202,13 +202,13 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
     const Tensor& given_d_output, std::span<const Tensor> d) {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  using Pattern = MixLogits<T, beside, beside, slots, parts, true>;
-  using Scores = MixScores<T, beside, beside, slots, parts>;
+  using Pattern = MixPattern<T, beside, slots, parts, false>;
+  using Scores = MixScores<T, slots>;
+  constexpr bool whole = Pattern::whole;
   static_assert(sizeof(T) > 2 || (Pattern::shared_bytes <= shared_bytes_of_mix_pieces &&
-                                     Scores::shared_bytes <= shared_bytes_of_mix_pieces &&
                                      MixPieces<T, true>::shared_bytes(most_mix_pieces) <= shared_bytes_of_mix_pieces));
-  using ToKeys = PairSums<T, width, true>;
-  using ToQueries = PairSums<T, width, false>;
+  using ToKeys = PairSums<T, width, SumsOf::keys>;
+  using ToQueries = PairSums<T, width, SumsOf::queries>;
   const index_t heads = given.heads(), batch = given.query.size(0), queries = given.query.size(2),
                 all_heads = batch * heads;
   const HeadFacts<C>& facts = given.mix.facts;
@@ -221,11 +221,11 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
                     global<const C>(norms), {}, row_blocks, {}, facts.heads, facts.queries, facts.d},
       {.blocks = all_heads * blocks_of_rows * (RowBlocks<C>::rows / RowSums<T, width>::rows)});
 
-  const MixScratch scratch = given.scratch(8 + 8 * parts);
+  // dP: P takes its place, or with three taps dX.
+  const MixScratch scratch = given.scratch(whole ? 4 + 8 * parts : 16);
   const Tensor scores = given.template room<M>(scratch, parts), d_scores = given.template room<T>(scratch, parts),
-               pattern = given.template room<T>(scratch), d_logits = given.template room<T>(scratch),
-               d_pattern = raw::reshape(
-                   raw::slice(d_scores, 0, 0, d_scores.size(0) / parts), pattern.shape());  // then overwritten
+               pattern = given.template room<T>(scratch), d_pattern = whole ? pattern : d_scores,
+               d_logits = whole ? d_scores : given.template room<T>(scratch);
   const SharedHeads of_key(d[At::key], heads, scratch.rows < queries),
       of_value(d[At::value], heads, scratch.rows < queries);
   constexpr index_t taps = 2 * beside + 1;
@@ -239,6 +239,8 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
                 of_table = d_table.defined() ? warps * mix_slice_rows * mix_heads : 0,
                 of_u = d_u.defined() ? warps * mix_slice_rows * mix_hidden : 0,
                 of_first = beside > 0 && d_u.defined() ? batch * beside * queries * mix_hidden : 0;
+  const Tensor signs =
+      whole ? Tensor() : Tensor::empty({warps * (mix_steps + 1), 4 * Thread::warp_size}, DType::i32, device);
   const Tensor sums = Tensor::zeros({of_weights + of_table + of_u + of_first}, dtype_of<C>, device);
   const auto part = [&](index_t from, index_t count) {
     return count > 0 ? global<C>(sums) + from : Global<C>(nullptr);
@@ -262,32 +264,34 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
   const PieceSums<T> of_pieces(given, scratch);
   each_group(scratch, batch, queries, [&](const MixRows& group, bool rows_end) {
     make_scores<T, width>(given, group, scores);
-    make_pairs_of<T, false, width>(given, group, head_rows<const T>(d_output, heads),
-        head_rows<const T>(given.value, heads), d_pattern, C(1), row_blocks);
+    make_pairs_of<T, false, width>(given, group, head_rows<const T>(given.value, heads),
+        head_rows<const T>(d_output, heads), d_pattern, C(1), row_blocks);
     mix.group = group, mix.scores = given.template blocks<const M>(scores, group);
     const auto of = [&]<class P>(Type<P>, const Tensor& pairs) { return given.template blocks<P>(pairs, group); };
-    launch_kernel(Pattern{mix, {}, {}, given.dropout, row_blocks, of(Type<const T>{}, d_pattern),
-                      of(Type<T>{}, pattern), of(Type<T>{}, d_logits),
-                      d[At::mix_output].defined() ? part(0, of_weights) : Global<C>(nullptr), table_slices},
-        {.blocks = mix.blocks(), .shared_bytes = Pattern::shared_bytes});
+    const auto make_pattern = [&](auto drops) {
+      launch_kernel(MixPattern<T, beside, slots, parts, drops>{mix, given.dropout, row_blocks,
+                        of(Type<const T>{}, d_pattern), of(Type<T>{}, pattern), of(Type<T>{}, d_logits),
+                        global<std::int32_t>(signs), part(0, of_weights), table_slices, u_slices},
+          {.blocks = mix.blocks(), .shared_bytes = Pattern::shared_bytes});
+    };
+    given.dropout ? make_pattern(std::true_type{}) : make_pattern(std::false_type{});
     const auto sum_to_keys = [&](const Tensor& pairs, const Tensor& rows, const SharedHeads& to, C scale) {
       if (!to.wide().defined() && !to.narrow().defined()) return;
       launch_kernel(ToKeys{facts, group, of(Type<const T>{}, pairs), head_rows<const T>(rows, heads),
                         head_rows<T>(to.narrow(), heads), head_rows<C>(to.wide(), heads), group.first_query == 0,
                         mix.present, scale},
-          {.blocks = group.sequences * heads * blocks_for(facts.keys, ToKeys::rows),
-              .shared_bytes = ToKeys::shared_bytes});
+          {.blocks = ToKeys::blocks(group, facts), .shared_bytes = ToKeys::shared_bytes});
     };
     sum_to_keys(pattern, d_output, of_value, C(1));
-    launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores),
-                      d[At::mix_input].defined() ? part(0, of_weights) : Global<C>(nullptr), u_slices, first_columns},
-        {.blocks = mix.blocks(), .shared_bytes = Scores::shared_bytes});
+    if constexpr (!whole)
+      launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores),
+                        global<const std::int32_t>(signs), part(0, of_weights), u_slices, first_columns},
+          {.blocks = mix.blocks(), .shared_bytes = Scores::shared_bytes});
     sum_to_keys(d_scores, given.query, of_key, facts.scale);
     if (d[At::query].defined())
       launch_kernel(ToQueries{facts, group, of(Type<const T>{}, d_scores), head_rows<const T>(given.key, heads),
                         head_rows<T>(d[At::query], heads), {}, true, mix.present, facts.scale},
-          {.blocks = group.sequences * heads * (group.rows / ToQueries::rows),
-              .shared_bytes = ToQueries::shared_bytes});
+          {.blocks = ToQueries::blocks(group, facts), .shared_bytes = ToQueries::shared_bytes});
     of_pieces.add(given, group, d_scores);
     if (!rows_end || of_table + of_u == 0) return;
     by_distance.table.first_distance = mix.facts.first_row + group.first_query;
@@ -302,8 +306,8 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
   if (asked) {
     const Tensor total =
         raw::reduce(Reduction::sum, raw::reshape(raw::slice(sums, 0, 0, of_weights), {warps, weights}), {0}, false);
-    const PutMixWeights<T> body{global<const C>(total), MixOperand<T>::of(d[At::mix_output]),
-        MixOperand<T>::of(d[At::mix_input]), mix.facts.heads, mix.width, taps, parts};
+    const PutMixWeights<T> body{global<const C>(total), SmallOperand<T>::of(d[At::mix_output]),
+        SmallOperand<T>::of(d[At::mix_input]), mix.facts.heads, mix.width, taps, parts};
     launch_kernel(body, {.blocks = blocks_for(weights, body.threads)});
   }
   if (of_first > 0) {

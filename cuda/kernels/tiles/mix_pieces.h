@@ -64,7 +64,8 @@ template <class P, bool backward> struct MixPieces {
     const index_t at = pairs.of(sequence, row, facts.heads + h);
     for (int key = keys.begin + t.lane() / 8 * 8; key < keys.end; key += 32) {
       Pack<P, 8> d{};
-      if constexpr (backward) d = load_pack<8>(pairs.at, at + index_t(key / 8) * pairs.step());
+      const index_t of_keys = at + index_t(key / 8) * pairs.step();
+      if constexpr (backward) each<8>([&](auto j) { d.of[j] = pairs.at[of_keys + 8 * j]; });
       const SeenColumns seen(begin - key, there ? end - key : begin - key);
       Registers<Number<C>, 8> result;
       each<8>([&](auto j) {
@@ -80,10 +81,11 @@ template <class P, bool backward> struct MixPieces {
           piece.d_slope += g * a, piece.d_offset += g, d_of_row += g * piece.slope * u;
           result[j] = g * piece.slope * r;
         } else {
-          result[j] = held_within<P>((piece.slope * a + piece.offset) / mix_unit);
+          result[j] = (piece.slope * a + piece.offset) / mix_unit;
         }
       });
-      store_pack<8>(pairs.at, at + index_t(key / 8) * pairs.step(), eight_of<P>([&](auto j) { return result[j]; }));
+      const Pack<P, 8> all = eight_of<P, !backward>([&](auto j) { return result[j]; });
+      each<8>([&](auto j) { pairs.at[of_keys + 8 * j] = all.of[j]; });
     }
     if constexpr (backward) {
       to_sums(t, sums, piece);
@@ -142,8 +144,8 @@ template <class P> struct SumPieceDistances {
                     smaller(group.rows, facts.queries - group.first_query));
       for (int row = t.warp(); row < end; row += warps)
         if (row >= begin)
-          sum += load<C>(pairs.at,
-              pairs.of(sequence, row, facts.heads + h) + index_t((first + row) / 8) * pairs.step() + (first + row) % 8);
+          sum += load<C>(pairs.at, pairs.of(sequence, row, facts.heads + h) +
+                                       index_t((first + row) / 8) * pairs.step() + (first + row) % 8 * 8);
     }
     store(sums, t.index(), sum);
     t.sync();

@@ -147,12 +147,13 @@ WHENCE_HD void add_rows(
   });
 }
 
-// Rounds two neighbours for storing, and back.
-template <class T> WHENCE_HD Pack<T, 2> two_of(Number<compute_t<T>> low, Number<compute_t<T>> high) {
+// Rounds two neighbours for storing, and back. within: f16 ends at its largest number.
+template <class T, bool within = false>
+WHENCE_HD Pack<T, 2> two_of(Number<compute_t<T>> low, Number<compute_t<T>> high) {
   if constexpr (per_register<T> == 1)
     return {{plain(low), plain(high)}};
   else
-    return std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high));
+    return std::bit_cast<Pack<T, 2>>(within ? pack_within<T>(low, high) : pack_two<T>(low, high));
 }
 template <class T> WHENCE_HD Two<Number<compute_t<T>>> numbers_of(const Pack<T, 2>& two) {
   if constexpr (per_register<T> == 1)

@@ -211,11 +211,12 @@ void walk_on_cpu(const KernelCases& rows) {
 }
 
 // report_faults writes nothing: "an index out of range is reported" in tests/cuda/elementwise.cpp tests it. Tiled attention,
-// Kerple's table, products of few rows and layouts exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp,
+// terms by distance, products of few rows and layouts exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp,
 // schemes.cpp, products.cpp.
 TEST_CASE("every kernel has a row in the table") {
-  std::set<std::string> in_table{"report_faults", "attention", "attention_backward", "mix", "mix_backward", "kerple",
-      "kerple_backward", "matmul_beside", "product_rows", "is_transposed_view", "is_copied_by_products"},
+  std::set<std::string> in_table{"report_faults", "attention", "attention_backward", "mix", "mix_backward",
+      "makes_terms", "kerple", "kerple_backward", "mix_terms", "mix_terms_backward", "matmul_beside", "product_rows",
+      "is_transposed_view", "is_copied_by_products"},
       declared;
   for (const KernelCase& row : all_kernel_cases()) in_table.insert(row.kernel);
   for (const char* name : {"kernels.h", "device/gpu_kernels.h"})
