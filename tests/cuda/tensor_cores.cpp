@@ -155,7 +155,8 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
   });
 }
 
-TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, as stored and transposed") {
+TEST_CASE(
+    "tensor cores: ldmatrix, movmatrix and stmatrix: each lane has the numbers of its places, and stores its row") {
   for_each_operand([]<class T>(DType dtype, T) {
     CAPTURE(std::string(to_string(dtype)));
     constexpr int row = matrix_row<T>, halves = per_register<T>;
@@ -174,6 +175,9 @@ TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of it
       if (dtype == DType::f32) return;
       CHECK(held.transposed.to_vector() == transposed);
       CHECK(held.moved.to_vector() == Values(transposed.begin(), transposed.begin() + 64));
+      Values stored;
+      for (int i = 0; i < 32 * row; ++i) stored.push_back((31 - i / row) * row + i % row);
+      CHECK(held.stored.to_vector() == stored);
     });
   });
 }

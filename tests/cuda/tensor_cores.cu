@@ -51,6 +51,7 @@ template <class T> struct Held {
   static constexpr std::size_t shared_bytes = shared_bytes_for<T>(32 * matrix_row<T>);
   Global<const T> x;
   Global<compute_t<T>> loaded, transposed, moved;
+  Global<T> stored;
   WHENCE_HD void operator()(Thread& t) const {
     const int lane = t.lane(), row = lane * matrix_row<T>;
     const Shared<T> matrices = t.shared<T>(32 * matrix_row<T>);
@@ -64,6 +65,10 @@ template <class T> struct Held {
       const auto columns = ldmatrix_trans(t, matrices, row);
       each<4>([&](auto m) { store_register<T>(transposed, m * 32 + lane, columns[m]); });
       store_register<T>(moved, lane, movmatrix<T>(t, as_they_are[Nth<0>{}]));
+      t.sync_warp();
+      stmatrix_trans<T>(t, matrices, 31 * matrix_row<T> - row, columns, true);
+      t.sync_warp();
+      for (int i = lane; i < 32 * matrix_row<T>; i += 32) store(stored, i, load<compute_t<T>>(matrices, i));
     }
   }
 };
@@ -234,9 +239,9 @@ Held held_matrices(const Tensor& x) {
     const auto of = [&](index_t matrices) {
       return Tensor::empty({matrices, 32, gpu::per_register<T>}, compute_dtype(x.dtype()), x.device());
     };
-    held = {of(4), of(4), of(1)};
-    launch_kernel(
-        gpu::Held<T>{global<const T>(x), global<C>(held.loaded), global<C>(held.transposed), global<C>(held.moved)},
+    held = {of(4), of(4), of(1), Tensor::like(x)};
+    launch_kernel(gpu::Held<T>{global<const T>(x), global<C>(held.loaded), global<C>(held.transposed),
+                      global<C>(held.moved), global<T>(held.stored)},
         {.shared_bytes = gpu::Held<T>::shared_bytes});
   });
   return held;

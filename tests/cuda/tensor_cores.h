@@ -14,6 +14,7 @@ Tensor product_by_maps(DType operand, const Tensor& a, const Tensor& b, const Te
 struct Held {
   Tensor loaded, transposed;  // [4, 32, per_register]; transposed: not of f32
   Tensor moved;               // the first matrix through movmatrix
+  Tensor stored;  // the transposed matrices stored by stmatrix, lane l's row as row 31 - l: [32, matrix_row]
 };
 Held held_matrices(const Tensor& x);
 
