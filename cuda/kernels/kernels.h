@@ -54,6 +54,8 @@ class CudaKernels : public GpuKernels {
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
   Tensor matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias) override;
   void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) override;
+  void matmul_gelu_backward(
+      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) override;
   std::size_t most_shared_bytes(DType dtype) const override;
   void attention(const TiledCall& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
       const Tensor& norms) override;

@@ -122,4 +122,12 @@ void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor
   Kernels::matmul_row_sums(a, b, out, sums);
 }
 
+// In place: without a second tensor of out's size.
+void CudaKernels::matmul_gelu_backward(
+    const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
+  matmul(a, b, nullptr, 1, out);
+  unary_backward(functions::Gelu{}, {}, before, out, out);
+  if (sums.defined()) reduce(Reduction::sum, out, sums.view({1, out.size(1)}, {out.size(1), 1}));
+}
+
 }  // namespace whence
