@@ -13,7 +13,7 @@
 #include "tensor/tensor.h"
 
 // Before a loop whose code nvcc shall not repeat: what several warps run must fit into the caches of instructions.
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 #define WHENCE_ROLLED _Pragma("unroll 1")
 #else
 #define WHENCE_ROLLED
