@@ -102,14 +102,25 @@ void Kernels::matmul_gelu(
 
 Tensor Kernels::matmul_beside(const Tensor&, std::span<const Tensor>, std::span<const Tensor>) { return {}; }
 
-// Nobody calls these without makes_terms().
-using T = Tensor;
-void Kernels::kerple(bool, const T&, const T&, const T&, const T&) {}
-void Kernels::kerple_backward(bool, const T&, const T&, const T&, const T&, const T&, const T&) {}
-void Kernels::mix_terms(
-    const MixNetwork&, DType, const T&, const T&, const T&, const T&, const T&, const T&, const T&) {}
-void Kernels::mix_terms_backward(const MixNetwork&, DType, const T&, const T&, const T&, const T&, const T&, const T&,
-    const T&, const T&, const T&) {}
+namespace {
+[[noreturn]] void refuse_terms() {
+  throw Error("terms by distance are asked of a device that composes them; one with makes_terms() required");
+}
+}  // namespace
+
+void Kernels::kerple(bool, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { refuse_terms(); }
+void Kernels::kerple_backward(
+    bool, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+  refuse_terms();
+}
+void Kernels::mix_terms(const MixNetwork&, DType, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+    const Tensor&, const Tensor&, const Tensor&) {
+  refuse_terms();
+}
+void Kernels::mix_terms_backward(const MixNetwork&, DType, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+    const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+  refuse_terms();
+}
 
 void Kernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to) {
   for (std::size_t k = 0; k < from.size(); ++k) copy(from[k], to[k]);

@@ -92,7 +92,7 @@ template <class T> struct Given {
     if (table_count > 0) lowest = std::min(lowest, at.lowest), end = std::max(end, at.lowest + table_count);
     const index_t count = end - lowest;
     const auto of = [&](std::size_t k) { return SmallOperand<T>::of(x[k]); };
-    MixTerms<T> body{of(At::mix_table), of(At::distance_table), of(At::mix_input), of(At::mix_output), {}, {},
+    LayOutTerms<T> body{of(At::mix_table), of(At::distance_table), of(At::mix_input), of(At::mix_output), {}, {},
         within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
         within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
         x[At::mix_input].numel(), x[At::mix_output].numel()};

@@ -171,7 +171,7 @@ template <class T, int beside, int slots, int parts, bool drops> struct MixPatte
     Sums sums;
     Registers<FragmentA<T>, taps> heads;  // the last columns of dA, whose rows are heads
     const auto fetch = [&](int step) {
-      // Where P takes the place of dP, what lies behind belongs to another block.
+      // P takes the place of dP, so what lies behind the last step belongs to another block.
       if (!whole || step < mix_steps) x.fetch(t, walk, mix.scores, step), d.fetch(t, walk, d_pattern, step);
       cp_async_commit(t);
     };
@@ -307,7 +307,7 @@ template <class T, int beside, int slots, int parts, bool drops> struct MixPatte
   }
 };
 
-// Of three taps, after MixPattern.
+// The backward of scores with three taps, after MixPattern.
 template <class T, int slots> struct MixScores {
   using C = compute_t<T>;
   using M = Mixed<T>;

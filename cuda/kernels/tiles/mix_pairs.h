@@ -201,7 +201,7 @@ template <class T, int width, SumsOf what> struct PairSums {
   bool is_first;         // of the groups
   Global<const std::int32_t> present;
   C scale;
-  // Of values alone:
+  // For values alone:
   PairBlocks<const C, 1> bases = {};
   Global<C> norms = nullptr;  // [b h queries 2]: top and share
   PairDropout<C> dropout = {};

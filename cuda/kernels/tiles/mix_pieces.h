@@ -1,6 +1,6 @@
 // The piecewise part of the base that a head mix reads (FIRE), as channels after those of the scores:
 //   B_ij = slope_h[n] a + offset_h[n],  a = row_i distance[i-j] in piece n: begin[n] < a <= begin[n+1]
-// Backward, from dB, which mix_scores.h has stored in the same layout:
+// Backward, from dB, which mix_backward.h has stored in the same layout:
 //   d_slope_h[n] = sum dB a,  d_offset_h[n] = sum dB,  d_row_i = sum_j dB slope distance
 //   d_distance[m] = sum dB slope row
 // A lane goes along the keys of a row and keeps its piece until a leaves it. Then the sums for the piece are added to

@@ -54,7 +54,7 @@ template <class C, bool heads> struct MixDistances {
     store(to, at, total);
   }
 };
-// A thread has a number of either.
+// A thread sums a number of the table, or one of u.
 template <class C> struct SumMixSlices {
   static constexpr const char* name = "sums of the mix by distance";
   static constexpr int threads = 128;

@@ -30,7 +30,7 @@ WHENCE_HD constexpr int head_of_column(int k) { return k % 8 / 2 + 4 * (k % 2 + 
 
 // Terms as walks read them. u and the table by distance are in units, 0 beyond the given ones: u [left + 1, count,
 // mix_hidden], and the table [count, mix_heads], heads in the order of columns: the four of a lane are adjacent.
-template <class T> struct MixTerms {
+template <class T> struct LayOutTerms {
   using C = compute_t<T>;
   using M = Mixed<T>;
   static constexpr const char* name = "terms of the mix";
@@ -79,7 +79,7 @@ template <class M> struct MixFacts {
   int width, behind;  // hidden numbers; columns after the last key, if the run continues
   bool remask, adds_pieces;
   C slope;
-  Global<const C> input, output;  // W1 [width channels taps], W2 [heads width taps], as MixTerms makes them
+  Global<const C> input, output;  // W1 [width channels taps], W2 [heads width taps], as LayOutTerms makes them
   Global<const M> u;
   Global<const C> table;
   int lowest, distances;       // of these

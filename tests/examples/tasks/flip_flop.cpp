@@ -50,7 +50,7 @@ TEST_CASE("flip-flop: every read bit is the bit of the most recent w, recomputed
 }
 
 TEST_CASE("flip-flop: mean reads, distances and marginals as computed and as published") {
-  // Of sequences of T = 512: their count, and the mean distance from the governing w to its r, with a bound.
+  // Sequences of T = 512: their count, and the mean distance from the governing w to its r, with a bound.
   const std::array<double, 3> rows[] = {{3000, 19, 0.6}, {3000, 19, 0.6}, {6000, 144, 6}, {500, 4.4, 0.1}};
   for (std::size_t k = 0; k < std::size(rows); ++k) {
     const DrawnSet& set = flip_flop_sets()[k];

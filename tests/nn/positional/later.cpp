@@ -61,6 +61,14 @@ AttendInputs with_logits(const std::vector<double>& logits) {
 
 }  // namespace
 
+TEST_CASE("cable: its first form is the forgetting transformer with opposite signs of its gates") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare cable("cable(weight=no, step=softplus)"), forgetting("forgetting");
+  forgetting.set("gate.weight", cable["step.weight"] * -1.0);
+  forgetting.set("gate.bias", cable["step.bias"] * -1.0);
+  CHECK(distance(cable.output(inputs), forgetting.output(inputs)) < 1e-13);
+}
+
 TEST_CASE("selective_rope: padding takes no step, and default steps add up in 16 bits to the angles of f32") {
   const Tensor steps =
       shown(Bare("selective_rope(bias=yes)"), random_inputs(9, Sequence::padded(present_but(9, 3, true)), 2), "steps");
