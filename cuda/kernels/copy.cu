@@ -1,4 +1,4 @@
-// fill, copy and masked: they move numbers and compute nothing.
+// fill, copy and masked: they move numbers, and compute nothing but a rounding.
 #include <algorithm>
 
 #include "cuda/kernels/kernels.h"
@@ -19,24 +19,6 @@ template <class T> struct Fill {
   T* out;
   T value;
   WHENCE_HD void operator()(index_t i) const { out[index(i)[0]] = value; }
-};
-
-// Per element: 1 number written, no operation: memory.
-template <class T> struct FillPacks {
-  static constexpr const char* name = "fill";
-  static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
-  Global<T> out;
-  index_t count;
-  T value;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = (t.block() * threads + t.index()) * pack;
-    if (i + pack <= count) {
-      Pack<T, pack> all;
-      for (int k = 0; k < pack; ++k) all.of[k] = value;
-      return gpu::store_pack<pack>(out, i, all);
-    }
-    for (index_t k = i; k < count; ++k) out[k] = value;
-  }
 };
 
 // Equal dtypes.
@@ -141,6 +123,34 @@ template <class T> bool transpose(const Tensor& from, const Tensor& to) {
   return true;
 }
 
+// ---- Copies into another dtype.
+
+template <class W> WHENCE_HD W load_as(DType dtype, const void* from, index_t i) {
+  return visit(dtype, [&]<class T>(Type<T>) { return convert<W>(compute_t<T>(static_cast<const T*>(from)[i])); });
+}
+
+template <class W> WHENCE_HD void store_as(DType dtype, void* to, index_t i, W value) {
+  visit(dtype, [&]<class T>(Type<T>) { static_cast<T*>(to)[i] = convert<T>(value); });
+}
+
+// Different dtypes, switched inside the kernel: one kernel per W instead of 56. W holds every value of both dtypes.
+template <class W> struct Convert {
+  StridedIndex<2> index;
+  const void* from;
+  void* to;
+  DType from_dtype, to_dtype;
+  WHENCE_HD void operator()(index_t i) const {
+    const auto at = index(i);
+    store_as(to_dtype, to, at[1], load_as<W>(from_dtype, from, at[0]));
+  }
+};
+
+template <class W> void convert_all(const Tensor& from, const Tensor& to) {
+  const Convert<W> body{
+      {to.shape(), {from.strides(), to.strides()}}, from.bytes(), to.bytes(), from.dtype(), to.dtype()};
+  launch("copy", to.device(), to.numel(), body);
+}
+
 // ---- Masks.
 
 // y = mask ? x : value
@@ -227,18 +237,18 @@ template <class T> void move(const Tensor& from, const Tensor& to) {
 
 void CudaKernels::fill(const Tensor& out, double value) {
   visit(out.dtype(), [&]<class T>(Type<T>) {
-    constexpr int pack = gpu::pack_size<T>;
-    if (!out.is_contiguous() || !gpu::begins_with_pack(out, pack))
-      return launch(
-          "fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
-    gpu::launch_kernel(FillPacks<T>{gpu::global<T>(out), out.numel(), convert<T>(value)},
-        {.blocks = gpu::blocks_for(out.numel(), copy_threads * pack)});
+    launch(
+        "fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
   });
 }
 
 void CudaKernels::copy(const Tensor& from, const Tensor& to) {
   if (to.numel() == 0) return;
-  if (from.dtype() != to.dtype()) return cast(from, to);
+  if (from.dtype() != to.dtype()) {
+    if (!is_floating(from.dtype())) return convert_all<std::int64_t>(from, to);
+    return fits_float(from.dtype()) && fits_float(to.dtype()) ? convert_all<float>(from, to)
+                                                              : convert_all<double>(from, to);
+  }
   visit(to.dtype(), [&]<class T>(Type<T>) { move<T>(from, to); });
 }
 
