@@ -160,14 +160,6 @@ MemoryRoom memory_room() {
   return room;
 }
 
-void* address_for_libraries(const void* address) { return const_cast<void*>(address); }
-
-bool all_has_ended() {
-  if (cudaStreamQuery(stream()) == cudaErrorNotReady) return false;
-  synchronise();  // reports errors of kernels
-  return true;
-}
-
 void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if (capturing()) {

@@ -50,10 +50,6 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes);
 // graph, written again by every replay.
 void copy_from_cpu(const void* from, void* to, std::size_t bytes);
 
-// Returns the address at which a library that is loaded at run time (NCCL) finds the bytes: the device address, or the
-// host's for the emulated GPU.
-void* address_for_libraries(const void* address);
-
 // ---- Launches.
 
 // A launch, described for errors and counters.
@@ -84,8 +80,6 @@ std::uint64_t launches();  // calls of launched() so far
 
 // Waits until everything launched has ended. Throws Error if something failed, or while capturing.
 void synchronise();
-// True if everything has ended; does not wait. Throws Error if something failed.
-bool all_has_ended();
 
 // ---- Graphs. Between begin and end nothing runs: kernels, products and copies to the device are recorded.
 
