@@ -166,34 +166,6 @@ template <class T> struct Masked {
   }
 };
 
-// Per element: 1 number and 1 byte of the mask read, 1 number written, 1 choice: memory.
-template <class T> struct MaskedRows {
-  static constexpr const char* name = "masked";
-  static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
-  StridedIndex<2> index;  // of packs
-  Global<const T> x;
-  Global<const bool> mask;
-  bool one_mask;  // along a row
-  T value;
-  Global<T> y;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = t.block() * threads + t.index();
-    if (i >= index.count()) return;
-    const auto at = index(i);
-    auto numbers = gpu::load_pack<pack>(x, at[0]);
-    if (one_mask) {
-      if (!mask[at[1]]) fill(numbers);
-    } else {
-      const auto kept = gpu::load_pack<pack>(mask, at[1]);
-      for (int k = 0; k < pack; ++k) numbers.of[k] = kept.of[k] ? numbers.of[k] : value;
-    }
-    gpu::store_pack<pack>(y, i * pack, numbers);
-  }
-  WHENCE_HD void fill(Pack<T, pack>& numbers) const {
-    for (int k = 0; k < pack; ++k) numbers.of[k] = value;
-  }
-};
-
 // Returns false, with nothing done, if rows of a tensor have no packs.
 template <class T, int pack, int most>
 bool move_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis = 0, const Tensor& row = {}) {
@@ -270,19 +242,9 @@ void CudaKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor
 
 void CudaKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
   visit_real("masked", x.dtype(), [&]<class T>(Type<T>) {
-    const StridedIndex<2> index(y.shape(), {x.strides(), mask.strides()});
-    constexpr int pack = gpu::pack_size<T>;
-    if constexpr (pack > 1) {
-      const bool one_mask = index.inner_step(1) == 0;
-      if (index.has_packs(pack) && index.inner_step(0) == 1 && gpu::begins_with_pack(x, pack) &&
-          gpu::begins_with_pack(y, pack) && (one_mask || gpu::begins_with_pack(mask, pack))) {
-        const MaskedRows<T> kernel{index.in_packs(pack), gpu::global<const T>(x), gpu::global<const bool>(mask),
-            one_mask, convert<T>(value), gpu::global<T>(y)};
-        return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), copy_threads)});
-      }
-    }
     launch("masked", y.device(), y.numel(),
-        Masked<T>{index, x.data<T>(), mask.data<bool>(), convert<T>(value), y.data<T>()});
+        Masked<T>{{y.shape(), {x.strides(), mask.strides()}}, x.data<T>(), mask.data<bool>(), convert<T>(value),
+            y.data<T>()});
   });
 }
 

@@ -130,31 +130,6 @@ void run_strided(const char* op, const F& f, const Tensor& a, const Tensor& b, c
       Strided<T, F>{{y.shape(), {a.strides(), b.strides()}}, a.data<T>(), b.data<T>(), y.data<T>(), f});
 }
 
-// y = f(a, b) for rows that can be read in packs: y = x + bias, x times one number per row. One pack per thread.
-// Per element: at most 2 numbers read, 1 written, f: memory.
-template <class T> struct BinaryRows {
-  using C = compute_t<T>;
-  static constexpr const char* name = "binary, rows in packs";
-  static constexpr int threads = 256, pack = pack_size<T>;
-  StridedIndex<2> index;  // of packs
-  Global<const T> a, b;
-  Global<T> y;
-  Binary function;
-  bool a_constant, b_constant;  // along a row
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = t.block() * threads + t.index();
-    if (i >= index.count()) return;
-    const auto at = index(i);
-    const auto left = load_pack_of<pack>(a, at[0], a_constant), right = load_pack_of<pack>(b, at[1], b_constant);
-    Pack<T, pack> to;
-    visit(function, [&]<class F>(F) {
-      for (int k = 0; k < pack; ++k) to.of[k] = to_stored<T>(F::value(number(left, k), number(right, k)));
-    });
-    store_pack<pack>(y, i * pack, to);
-  }
-  WHENCE_HD static Number<C> number(const Pack<T, pack>& from, int k) { return from_stored<C>(from.of[k]); }
-};
-
 // True if all are one run of memory that can be read in packs of 16 bytes.
 bool in_packs(std::initializer_list<const Tensor*> tensors) {
   bool fit = true;
@@ -168,16 +143,11 @@ template <class T> void run_binary(Binary f, const Tensor& a, const Tensor& b, c
   constexpr int pack = pack_size<T>;
   const auto fits = [&](const Tensor& x, int k) { return index.inner_step(k) == 0 || begins_with_pack(x, pack); };
   const bool aligned = fits(a, 0) && fits(b, 1) && begins_with_pack(y, pack);
-  const bool a_constant = index.inner_step(0) == 0, b_constant = index.inner_step(1) == 0;
-  const Global<const T> left = global<const T>(a), right = global<const T>(b);
   if (aligned && index.is_one_run())
     return visit(f, [&]<class F>(F) {
-      launch_packs(BinaryPacks<T, F>{{left, right, global<T>(y), y.numel(), {}, a_constant, b_constant}});
+      launch_packs(BinaryPacks<T, F>{{global<const T>(a), global<const T>(b), global<T>(y), y.numel(), {},
+          index.inner_step(0) == 0, index.inner_step(1) == 0}});
     });
-  if (aligned && index.has_packs(pack)) {
-    const BinaryRows<T> kernel{index.in_packs(pack), left, right, global<T>(y), f, a_constant, b_constant};
-    return launch_kernel(kernel, {.blocks = blocks_for(kernel.index.count(), BinaryRows<T>::threads)});
-  }
   run_strided<T>("binary", BinaryValue{f}, a, b, y);
 }
 
