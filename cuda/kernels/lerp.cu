@@ -22,8 +22,8 @@ template <class T, class P> struct LerpValues {
   }
 };
 
-// dt[a] += (1-w) dy,  dt[c] += w dy,  dp = (t[c] - t[a]) dy: a thread takes one position of a line after another. CoPE is
-// composed of this only where tiles refuse it.
+// dt[a] += (1-w) dy,  dt[c] += w dy,  dp = (t[c] - t[a]) dy: a thread takes one position of a line after another. CoPE
+// is composed of this only where tiles refuse it.
 template <class T, class P> struct LerpGradients {
   using C = compute_t<T>;
   const T *table, *dy;

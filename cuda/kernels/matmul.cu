@@ -15,9 +15,9 @@ namespace whence {
 namespace gpu {
 namespace {
 
-// ---- Products of few rows, such as one decoded token, with matrices whose columns are contiguous. A matrix is read once,
-// and its bytes take most of the time. The library's kernels are made for tiles of rows, and need a copy to join adjacent
-// matrices: joining q, k and v of GPT-2's 85M moves 85 MB, 20 us at 4.3 TB/s, 5 % of a decoded token's 417 us
+// ---- Products of few rows, such as one decoded token, with matrices whose columns are contiguous. A matrix is read
+// once, and its bytes take most of the time. The library's kernels are made for tiles of rows, and need a copy to join
+// adjacent matrices: joining q, k and v of GPT-2's 85M moves 85 MB, 20 us at 4.3 TB/s, 5 % of a decoded token's 417 us
 // (cuda/README.md).
 
 constexpr index_t most_few_rows = 4;

@@ -10,7 +10,8 @@
 namespace whence::gpu {
 namespace {
 
-// The steps between queries and keys (tensor/pairs.h), from one row of each of a sequence; one row of either may serve all of a batch.
+// The steps between queries and keys (tensor/pairs.h), from one row of each of a sequence. One row of either may serve all
+// of a batch.
 struct StepRows {
   Global<const index_t> query, key;
   index_t query_batch, key_batch;  // strides of sequences; 0 if one row serves all

@@ -1,6 +1,6 @@
-// Unary and binary functions. Contiguous operands have a kernel for each function. For all other strides a switch inside
-// the kernel selects the function: one kernel per dtype serves all functions, which keeps compile time and binary small;
-// all threads of a launch take the same branch.
+// Unary and binary functions. Contiguous operands have a kernel for each function. For all other strides a switch
+// inside the kernel selects the function: one kernel per dtype serves all functions, which keeps compile time and
+// binary small; all threads of a launch take the same branch.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"

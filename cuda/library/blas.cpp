@@ -1,5 +1,5 @@
-// Row-major products by cuBLAS, which is column-major: out' = b' a'. Those with a bias, with a bias and GELU, or with the
-// gradient of a bias, in one kernel of cuBLASLt. A plan of these is made once per shape.
+// Row-major products by cuBLAS, which is column-major: out' = b' a'. Those with a bias, with a bias and GELU, or with
+// the gradient of a bias, in one kernel of cuBLASLt. A plan of these is made once per shape.
 #include "cuda/library/blas.h"
 
 #include <cublasLt.h>
@@ -70,8 +70,8 @@ using PlanKey = std::array<index_t, 16>;
 // Alignment in bytes, as far as kernels care: their widest loads need 16.
 index_t alignment_of(const void* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return std::min<index_t>(static_cast<index_t>(address & (~address + 1)),
-      16);  // the lowest bit that is set; never called with null
+  const auto lowest_bit = static_cast<index_t>(address & (~address + 1));  // of no null
+  return std::min<index_t>(lowest_bit, 16);
 }
 
 PlanKey key_of(const BlasProduct& p, const BlasEpilogue& e) {

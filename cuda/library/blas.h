@@ -33,8 +33,8 @@ struct BlasProduct {
 };
 void multiply(const BlasProduct& product);
 
-// Operations on a product while it is still in registers. A step of GPT-2's 124M, 16 sequences of 512 tokens, would move
-// 4 GB more without: 0.9 of its 16.4 ms.
+// Operations on a product while it is still in registers. A step of GPT-2's 124M, 16 sequences of 512 tokens, would
+// move 4 GB more without: 0.9 of its 16.4 ms.
 //   h = alpha a b + bias[n];  out = h, or with gelu: out = gelu(h), h goes to before_gelu.
 // Sums stay in the compute type until each stored number is rounded once, so gelu is applied to the sum before rounding
 // to 16 bits.

@@ -39,8 +39,8 @@ std::unique_ptr<Graph>& under_way() {
   return graph;
 }
 
-// Throws Error "op: call: the runtime's message" unless `status` is success. For calls that request something; launched()
-// and synchronise() report errors of kernels.
+// Throws Error "op: call: the runtime's message" unless `status` is success. For calls that request something;
+// launched() and synchronise() report errors of kernels.
 void require(cudaError_t status, const char* op, const char* call) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // reported here, so that the next launch does not report it again

@@ -1,5 +1,6 @@
 // Processes that train one model together, and their communication. It moves values; gradients and graphs are unknown
-// here. All of it uses one primitive, exchange(), and adds in a fixed order. So the bits do not depend on the transport.
+// here. All of it uses one primitive, exchange(), and adds in a fixed order. So the bits do not depend on what carries
+// the bytes.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ class Communicator {
   virtual std::string name() const = 0;  // "MPI (Open MPI v4.1.4)"
 
   // Sends `mine` to `peer`, another rank, and receives equally many bytes into `theirs`; the peer makes the matching
-  // call. Peers are only rank() ^ 1, rank() ^ 2, rank() ^ 4, ... If the peer died or nothing came within the limit, MPI ends
-  // the process with a message.
+  // call. Peers are only rank() ^ 1, rank() ^ 2, rank() ^ 4, ... If the peer died or nothing came within the limit, MPI
+  // ends the process with a message.
   void exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs);
   // The same for tensors on the CPU that are contiguous, of one dtype and size.
   void exchange(int peer, const Tensor& mine, const Tensor& theirs);
