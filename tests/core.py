@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-FOREIGN = r"^(cblas_|openblas_|pthread_create|MPI_|cu[A-Z]|nccl)"
+FOREIGN = r"^(cblas_|openblas_|pthread_create|MPI_|cu[A-Z])"
 
 
 def included(text):

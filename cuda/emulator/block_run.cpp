@@ -4,7 +4,6 @@
 
 #include <map>
 
-#include "cuda/emulator/block_memory.h"
 #include "cuda/emulator/copies_ahead.h"
 #include "cuda/emulator/costs.h"
 #include "cuda/emulator/thread.h"

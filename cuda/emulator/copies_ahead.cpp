@@ -17,7 +17,7 @@ void CopiesAhead::begin_block(int threads) {
 
 void CopiesAhead::Copy::mark(std::uint64_t stamp) const {
   for (std::size_t k = 0; k < bytes; k += size) {
-    ShadowEntry& entry = shared_shadow(to + k);
+    ShadowEntry& entry = BlockMemory::instance().shadow(to + k);
     entry.write = stamp, entry.write_site = short_site(at);
   }
 }

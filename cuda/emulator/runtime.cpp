@@ -123,9 +123,6 @@ void synchronise() {
     fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
 }
 
-bool all_has_ended() { return synchronise(), true; }
-void* address_for_libraries(const void* address) { return emulator::Arena::instance().bytes_at(address); }
-
 bool capturing() { return under_way() != nullptr; }
 
 void begin_capture() {

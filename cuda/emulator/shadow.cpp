@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "cuda/emulator/arena.h"
-#include "cuda/emulator/block_memory.h"
 #include "cuda/emulator/block_run.h"
 #include "cuda/emulator/pointers.h"
 
@@ -131,7 +130,5 @@ std::byte* BlockMemory::part(std::size_t used, std::size_t bytes, const Site& at
                  "; give it more by shared_bytes"));
   return bytes_ + used;
 }
-
-ShadowEntry& shared_shadow(const void* number) { return BlockMemory::instance().shadow(number); }
 
 }  // namespace whence::gpu::emulator

@@ -7,6 +7,8 @@
 // launch never are.
 #pragma once
 
+#include <vector>
+
 #include "cuda/emulator/running.h"
 
 namespace whence::gpu::emulator {
@@ -40,11 +42,28 @@ void check_before_write(
 bool keeps_reader(const ShadowEntry& entry);
 [[noreturn]] void unset_shared_read(int size, const Site& at);
 
-ShadowEntry& shared_shadow(const void* number);  // of the running block (block_memory.h)
+// The shared memory of the running block, and its shadow.
+class BlockMemory {
+ public:
+  static BlockMemory& instance();
+
+  void begin_block(std::size_t bytes);  // all bytes unset: 0xFF, which is NaN in every floating dtype
+  // Returns the next part, for a thread that has `used` bytes so far. Stops the launch if it gave fewer.
+  std::byte* part(std::size_t used, std::size_t bytes, const Site& at);
+  void forget() { shadow_.assign(shadow_.size(), {}); }  // after a block that was stopped
+  ShadowEntry& shadow(const void* number) {
+    return shadow_[static_cast<std::size_t>(static_cast<const std::byte*>(number) - bytes_)];
+  }
+
+ private:
+  std::byte* bytes_ = nullptr;
+  std::size_t size_ = 0, reserved_ = 0;
+  std::vector<ShadowEntry> shadow_;  // one for each byte; those of the first bytes of numbers are used
+};
 
 template <int size> ShadowEntry& shadow_of(Space space, const void* number) {
   constexpr int shift = std::countr_zero(static_cast<unsigned>(size));
-  if (space == Space::shared) return shared_shadow(number);
+  if (space == Space::shared) return BlockMemory::instance().shadow(number);
   return shadows
       .of_size[shift][static_cast<std::size_t>(static_cast<const std::byte*>(number) - shadows.memory) >> shift];
 }

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "cuda/emulator/block_memory.h"
 #include "cuda/emulator/block_run.h"
 #include "cuda/emulator/pointers.h"
 

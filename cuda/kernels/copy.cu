@@ -1,4 +1,4 @@
-// fill, copy and masked: they move numbers and compute nothing.
+// fill, copy and masked: they move numbers, and compute nothing but a rounding.
 #include <algorithm>
 
 #include "cuda/kernels/kernels.h"
@@ -19,24 +19,6 @@ template <class T> struct Fill {
   T* out;
   T value;
   WHENCE_HD void operator()(index_t i) const { out[index(i)[0]] = value; }
-};
-
-// Per element: 1 number written, no operation: memory.
-template <class T> struct FillPacks {
-  static constexpr const char* name = "fill";
-  static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
-  Global<T> out;
-  index_t count;
-  T value;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = (t.block() * threads + t.index()) * pack;
-    if (i + pack <= count) {
-      Pack<T, pack> all;
-      for (int k = 0; k < pack; ++k) all.of[k] = value;
-      return gpu::store_pack<pack>(out, i, all);
-    }
-    for (index_t k = i; k < count; ++k) out[k] = value;
-  }
 };
 
 // Equal dtypes.
@@ -141,6 +123,34 @@ template <class T> bool transpose(const Tensor& from, const Tensor& to) {
   return true;
 }
 
+// ---- Copies into another dtype.
+
+template <class W> WHENCE_HD W load_as(DType dtype, const void* from, index_t i) {
+  return visit(dtype, [&]<class T>(Type<T>) { return convert<W>(compute_t<T>(static_cast<const T*>(from)[i])); });
+}
+
+template <class W> WHENCE_HD void store_as(DType dtype, void* to, index_t i, W value) {
+  visit(dtype, [&]<class T>(Type<T>) { static_cast<T*>(to)[i] = convert<T>(value); });
+}
+
+// Different dtypes, switched inside the kernel: one kernel per W instead of 56. W holds every value of both dtypes.
+template <class W> struct Convert {
+  StridedIndex<2> index;
+  const void* from;
+  void* to;
+  DType from_dtype, to_dtype;
+  WHENCE_HD void operator()(index_t i) const {
+    const auto at = index(i);
+    store_as(to_dtype, to, at[1], load_as<W>(from_dtype, from, at[0]));
+  }
+};
+
+template <class W> void convert_all(const Tensor& from, const Tensor& to) {
+  const Convert<W> body{
+      {to.shape(), {from.strides(), to.strides()}}, from.bytes(), to.bytes(), from.dtype(), to.dtype()};
+  launch("copy", to.device(), to.numel(), body);
+}
+
 // ---- Masks.
 
 // y = mask ? x : value
@@ -153,34 +163,6 @@ template <class T> struct Masked {
   WHENCE_HD void operator()(index_t i) const {
     const auto at = index(i);
     y[i] = mask[at[1]] ? x[at[0]] : value;
-  }
-};
-
-// Per element: 1 number and 1 byte of the mask read, 1 number written, 1 choice: memory.
-template <class T> struct MaskedRows {
-  static constexpr const char* name = "masked";
-  static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
-  StridedIndex<2> index;  // of packs
-  Global<const T> x;
-  Global<const bool> mask;
-  bool one_mask;  // along a row
-  T value;
-  Global<T> y;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = t.block() * threads + t.index();
-    if (i >= index.count()) return;
-    const auto at = index(i);
-    auto numbers = gpu::load_pack<pack>(x, at[0]);
-    if (one_mask) {
-      if (!mask[at[1]]) fill(numbers);
-    } else {
-      const auto kept = gpu::load_pack<pack>(mask, at[1]);
-      for (int k = 0; k < pack; ++k) numbers.of[k] = kept.of[k] ? numbers.of[k] : value;
-    }
-    gpu::store_pack<pack>(y, i * pack, numbers);
-  }
-  WHENCE_HD void fill(Pack<T, pack>& numbers) const {
-    for (int k = 0; k < pack; ++k) numbers.of[k] = value;
   }
 };
 
@@ -227,18 +209,18 @@ template <class T> void move(const Tensor& from, const Tensor& to) {
 
 void CudaKernels::fill(const Tensor& out, double value) {
   visit(out.dtype(), [&]<class T>(Type<T>) {
-    constexpr int pack = gpu::pack_size<T>;
-    if (!out.is_contiguous() || !gpu::begins_with_pack(out, pack))
-      return launch(
-          "fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
-    gpu::launch_kernel(FillPacks<T>{gpu::global<T>(out), out.numel(), convert<T>(value)},
-        {.blocks = gpu::blocks_for(out.numel(), copy_threads * pack)});
+    launch(
+        "fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
   });
 }
 
 void CudaKernels::copy(const Tensor& from, const Tensor& to) {
   if (to.numel() == 0) return;
-  if (from.dtype() != to.dtype()) return cast(from, to);
+  if (from.dtype() != to.dtype()) {
+    if (!is_floating(from.dtype())) return convert_all<std::int64_t>(from, to);
+    return fits_float(from.dtype()) && fits_float(to.dtype()) ? convert_all<float>(from, to)
+                                                              : convert_all<double>(from, to);
+  }
   visit(to.dtype(), [&]<class T>(Type<T>) { move<T>(from, to); });
 }
 
@@ -260,19 +242,9 @@ void CudaKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor
 
 void CudaKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
   visit_real("masked", x.dtype(), [&]<class T>(Type<T>) {
-    const StridedIndex<2> index(y.shape(), {x.strides(), mask.strides()});
-    constexpr int pack = gpu::pack_size<T>;
-    if constexpr (pack > 1) {
-      const bool one_mask = index.inner_step(1) == 0;
-      if (index.has_packs(pack) && index.inner_step(0) == 1 && gpu::begins_with_pack(x, pack) &&
-          gpu::begins_with_pack(y, pack) && (one_mask || gpu::begins_with_pack(mask, pack))) {
-        const MaskedRows<T> kernel{index.in_packs(pack), gpu::global<const T>(x), gpu::global<const bool>(mask),
-            one_mask, convert<T>(value), gpu::global<T>(y)};
-        return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), copy_threads)});
-      }
-    }
     launch("masked", y.device(), y.numel(),
-        Masked<T>{index, x.data<T>(), mask.data<bool>(), convert<T>(value), y.data<T>()});
+        Masked<T>{{y.shape(), {x.strides(), mask.strides()}}, x.data<T>(), mask.data<bool>(), convert<T>(value),
+            y.data<T>()});
   });
 }
 

@@ -3,10 +3,7 @@
 #include "tensor/kernels.h"
 
 #include <array>
-#include <map>
-#include <string_view>
-#include <tuple>
-#include <vector>
+#include <cstring>
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime/runtime.h"
@@ -18,33 +15,19 @@ namespace whence {
 namespace gpu {
 namespace {
 
-// The subject of a check, for the Error that comes later. One for each place and shape.
-struct KnownCheck {
+// The subject of a check, for the Error that comes later. A kernel stores its words to memory and reads none.
+struct Subject {
   IndexCheck check;
   Shape shape;
   Site site;
-  auto key() const {
-    return std::tuple(std::string_view(check.op), std::string_view(check.argument), check.count, check.also,
-        std::vector<index_t>(shape.begin(), shape.end()), std::string_view(site.file_name()), site.line());
-  }
-  bool operator<(const KnownCheck& other) const { return key() < other.key(); }
 };
+constexpr std::size_t subject_words = sizeof(Subject) / sizeof(index_t);
+static_assert(std::is_trivially_copyable_v<Subject> && sizeof(Subject) % sizeof(index_t) == 0);
 
-// [0]: how many indices were out of range since the last report. For the first to arrive: its check, the element, the
-// value.
 struct FaultNotes {
-  Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());
-  Tensor note = Tensor::zeros({3}, DType::i64, Device::cuda());
-  std::vector<const KnownCheck*> known;  // by number
-
-  index_t number_of(const KnownCheck& check) {
-    const auto [at, is_new] = numbers.emplace(check, static_cast<index_t>(known.size()));
-    if (is_new) known.push_back(&at->first);
-    return at->second;
-  }
-
- private:
-  std::map<KnownCheck, index_t> numbers;
+  Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());  // indices out of range since the last report
+  // Of the first to arrive: the check's subject, the element, the value.
+  Tensor note = Tensor::zeros({subject_words + 2}, DType::i64, Device::cuda());
 };
 FaultNotes* fault_notes = nullptr;  // never destroyed: tensors in static storage would outlive the device
 
@@ -55,8 +38,9 @@ struct CheckIndex {
   Global<const index_t> index;
   Global<index_t> checked, note;
   Global<std::int32_t> found;
-  index_t total, number;
+  index_t total;
   IndexCheck check;
+  index_t subject[subject_words];
   WHENCE_HD void operator()(Thread& t) const {
     const index_t i = t.block() * threads + t.index();
     if (i >= total) return;
@@ -67,7 +51,8 @@ struct CheckIndex {
     }
     checked[i] = 0;
     if (t.atomic_add(found, 0, std::int32_t{1}) != 0) return;
-    note[0] = number, note[1] = i, note[2] = value;
+    for (std::size_t k = 0; k < subject_words; ++k) note[k] = subject[k];
+    note[subject_words] = i, note[subject_words + 1] = value;
   }
 };
 
@@ -80,28 +65,31 @@ Tensor CudaKernels::checked_index(const IndexCheck& check, const Tensor& index) 
       fail(check.op, "asked for the first time while work is being recorded; do the work once before recording it");
     gpu::fault_notes = new gpu::FaultNotes;
   }
-  gpu::FaultNotes& notes = *gpu::fault_notes;
   const Tensor checked = Tensor::empty(index.shape(), DType::i64, index.device());
-  const index_t number =
-      notes.number_of({check, index.shape(), CallSite::current() ? *CallSite::current() : Site::current()});
-  const gpu::CheckIndex kernel{gpu::global<const index_t>(index), gpu::global<index_t>(checked),
-      gpu::global<index_t>(notes.note), gpu::global<std::int32_t>(notes.found), index.numel(), number, check};
+  gpu::CheckIndex kernel{gpu::global<const index_t>(index), gpu::global<index_t>(checked),
+      gpu::global<index_t>(gpu::fault_notes->note), gpu::global<std::int32_t>(gpu::fault_notes->found), index.numel(),
+      check, {}};
+  const gpu::Subject subject{check, index.shape(), CallSite::here()};
+  std::memcpy(kernel.subject, &subject, sizeof subject);
   gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(index.numel(), gpu::CheckIndex::threads)});
   return checked;
 }
 
 void CudaKernels::report_faults() {
   if (!gpu::fault_notes) return;
-  const gpu::FaultNotes& notes = *gpu::fault_notes;
+  const auto read = [](const Tensor& from, auto& to) {
+    memory_of(Device::cuda()).source().copy_to_cpu(from.bytes(), &to, sizeof to);
+  };
   std::int32_t found = 0;
-  memory_of(Device::cuda()).source().copy_to_cpu(notes.found.bytes(), &found, sizeof found);
+  read(gpu::fault_notes->found, found);
   if (found == 0) return;
-  std::array<index_t, 3> note{};
-  memory_of(Device::cuda()).source().copy_to_cpu(notes.note.bytes(), note.data(), sizeof note);
-  fill(notes.found, 0);
-  const gpu::KnownCheck& known = *notes.known[static_cast<std::size_t>(note[0])];
-  const CallSite place(known.site);
-  index_out_of_range(known.check, known.shape, note[1], note[2]);
+  std::array<index_t, gpu::subject_words + 2> note{};
+  read(gpu::fault_notes->note, note);
+  fill(gpu::fault_notes->found, 0);
+  gpu::Subject subject;
+  std::memcpy(static_cast<void*>(&subject), note.data(), sizeof subject);
+  const CallSite place(subject.site);
+  index_out_of_range(subject.check, subject.shape, note[gpu::subject_words], note[gpu::subject_words + 1]);
 }
 
 }  // namespace whence

@@ -47,7 +47,6 @@ class CudaKernels : public GpuKernels {
   void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) override;
   void clip_scale(const Tensor& total, const Tensor& controls) override;
 
-  void cast(const Tensor& from, const Tensor& to);  // cast.cu: a copy into another dtype
   void copy_all(std::span<const Tensor> from, std::span<const Tensor> to) override;
   void copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) override;
   void matmul_gelu(

@@ -2,7 +2,6 @@
 // cuda/emulator/blas.cpp is the twin over OpenBLAS.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -34,7 +33,8 @@ struct BlasProduct {
 };
 void multiply(const BlasProduct& product);
 
-// Operations on a product while it is still in registers.
+// Operations on a product while it is still in registers. A step of GPT-2's 124M, 16 sequences of 512 tokens, would
+// move 4 GB more without: 0.9 of its 16.4 ms.
 //   h = alpha a b + bias[n];  out = h, or with gelu: out = gelu(h), h goes to before_gelu.
 // Sums stay in the compute type until each stored number is rounded once, so gelu is applied to the sum before rounding
 // to 16 bits.
@@ -62,17 +62,7 @@ struct BlasEpilogue {
 // alone.
 [[nodiscard]] bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue);
 
-// ---- Shared by blas.cpp and blas_fused.cpp.
-
-// For DeviceTraffic, once for each product given to the library. runtime/backend.cpp.
+// Counts a product given to the library for DeviceTraffic. runtime/backend.cpp.
 void count_product(const BlasProduct& product);
-
-// The workspace of both cuBLAS and cuBLASLt: everything is on one stream, so they never use it at the same time. whence
-// owns it because a graph stores its address. Its size decides the choice of kernel, and so the bits.
-constexpr std::size_t blas_workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
-void* blas_workspace();
-
-// Throws Error "matmul: call: the library's message" unless `status`, a cublasStatus_t, is success.
-void require_blas(int status, const char* call);
 
 }  // namespace whence

@@ -10,8 +10,8 @@ namespace whence {
 // Returns the settings of the emulated GPU, which may be changed. Null if cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
-// Starts index-style ops (tensor/launch.h) on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for the
-// emulated one.
+// Starts index-style ops (tensor/launch.h) on cuda:0: runtime.cpp for a GPU, emulator/index_ops.cpp for the emulated
+// one.
 IndexLauncher& index_launcher();
 
 Kernels& dual_kernels();  // for duals on cuda:0: duals.cpp

@@ -1,7 +1,6 @@
 // Definitions for a build without CUDA. tensor/kernels.cpp reports that there is no such device.
 #include "cuda/runtime/backend.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/ranks/ranks.h"
 
 namespace whence {
 
@@ -12,11 +11,5 @@ const DeviceFacts& cuda_facts() {
 }
 
 gpu::emulator::Settings* emulator_settings() { return nullptr; }
-
-bool nccl_can_be_loaded() { return false; }
-
-std::unique_ptr<Communicator> join_nccl(const Launch&, Communicator&, Device, double) {
-  throw InputError("ranks: NCCL given; a build with CUDA required; configure with -DWHENCE_CUDA=ON");
-}
 
 }  // namespace whence

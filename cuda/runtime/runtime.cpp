@@ -1,18 +1,51 @@
+// The CUDA runtime: the device and its memory, copies, launches, and the stream's work as a CUDA graph.
 #include "cuda/runtime/runtime.h"
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <memory>
+#include <string_view>
+#include <vector>
 
-#include "cuda/runtime/runtime_state.h"
-#include "cuda/runtime/staging.h"
+#include "cuda/runtime/backend.h"
 #include "tensor/error.h"
 
 namespace whence::gpu {
+
+struct Graph {
+  cudaGraphExec_t launchable = nullptr;
+  std::vector<void*> constants;  // pinned copies of the bytes that were copied from the CPU while recording
+
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() {
+    if (launchable) static_cast<void>(cudaGraphExecDestroy(launchable));
+    for (void* constant : constants) static_cast<void>(cudaFreeHost(constant));
+  }
+};
+
 namespace {
+
+constexpr std::size_t default_shared_bytes = std::size_t{48} << 10;  // more must be requested, kernel by kernel
+std::atomic<std::uint64_t> launches_so_far = 0;
+
+// The graph being recorded, or null.
+std::unique_ptr<Graph>& under_way() {
+  static std::unique_ptr<Graph>& graph = *new std::unique_ptr<Graph>;
+  return graph;
+}
+
+// Throws Error "op: call: the runtime's message" unless `status` is success. For calls that request something;
+// launched() and synchronise() report errors of kernels.
+void require(cudaError_t status, const char* op, const char* call) {
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // reported here, so that the next launch does not report it again
+  fail(op, call, ": ", cudaGetErrorString(status));
+}
 
 // Queries the driver, in an order that shows what is missing first. Clears leftover errors: nothing was launched yet.
 class Inquiry {
@@ -83,27 +116,7 @@ class Inquiry {
   }
 };
 
-// The engine's stream, for Staging.
-struct StreamLine {
-  using Mark = cudaEvent_t;
-  static char* pinned(std::size_t bytes) { return static_cast<char*>(allocate_pinned(bytes)); }
-  static void send(const char* from, char* to, std::size_t bytes) { copy_from_pinned(from, to, bytes); }
-  static void mark(Mark& event) {
-    if (!event) require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "copy", "cudaEventCreate");
-    require(cudaEventRecord(event, stream()), "copy", "cudaEventRecord");
-  }
-  static void wait(const Mark& event) {
-    if (cudaEventSynchronize(event) != cudaSuccess) synchronise();  // reports the kernel's error
-  }
-};
-
 }  // namespace
-
-void require(int status, const char* op, const char* call) {
-  if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // reported here, so that the next launch does not report it again
-  fail(op, call, ": ", cudaGetErrorString(static_cast<cudaError_t>(status)));
-}
 
 const DeviceFacts& device_facts() {
   static const DeviceFacts& facts = *new DeviceFacts(Inquiry().facts);
@@ -147,25 +160,6 @@ MemoryRoom memory_room() {
   return room;
 }
 
-void* address_for_libraries(const void* address) { return const_cast<void*>(address); }
-
-bool all_has_ended() {
-  if (cudaStreamQuery(stream()) == cudaErrorNotReady) return false;
-  synchronise();  // reports errors of kernels
-  return true;
-}
-
-void* allocate_pinned(std::size_t bytes) {
-  void* memory = nullptr;
-  require(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "copy", "cudaHostAlloc");
-  return memory;
-}
-
-void copy_from_pinned(const void* from, void* to, std::size_t bytes) {
-  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "copy", "cudaMemcpyAsync to the GPU");
-  remember("a copy to the GPU");
-}
-
 void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if (capturing()) {
@@ -175,15 +169,140 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   }
   synchronise();  // reports an error of a kernel as such, not as one of the copy
   require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copy", "cudaMemcpyAsync from the GPU");
-  remember("a copy from the GPU");
   synchronise();
 }
 
 void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
-  if (capturing()) return copy_from_pinned(keep_for_graph(from, bytes), to, bytes);
-  static auto& staging = *new Staging<StreamLine>;
-  staging.send(static_cast<const char*>(from), static_cast<char*>(to), bytes);
+  if (capturing()) {
+    void* constant = nullptr;
+    require(cudaHostAlloc(&constant, bytes, cudaHostAllocDefault), "copy", "cudaHostAlloc");
+    under_way()->constants.push_back(constant);
+    from = std::memcpy(constant, from, bytes);
+  }
+  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "copy", "cudaMemcpyAsync to the GPU");
+  if (!capturing()) synchronise();  // some drivers read `from` until then
+}
+
+// ---- Launches.
+
+std::size_t most_shared_bytes() {
+  static const int limit = [] {
+    int bytes = 0;
+    require(
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), "launch", "cudaDeviceGetAttribute");
+    return bytes;
+  }();
+  return static_cast<std::size_t>(limit);
+}
+
+bool tiles_in_f64() { return false; }
+
+void require_launchable(const LaunchFacts& facts, const void* kernel) {
+  constexpr index_t most_blocks = (index_t{1} << 31) - 1;
+  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
+    fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
+  if (facts.shared_bytes <= default_shared_bytes) return;
+  if (facts.shared_bytes > most_shared_bytes()) {
+    fail("launch", to_string(facts), " given; at most ", most_shared_bytes(), " bytes required on ",
+        device_facts().name);
+  }
+  require(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(facts.shared_bytes)),
+      "launch", facts.kernel);
+}
+
+void launched(const LaunchFacts& facts) {
+  static const bool waits = [] {
+    const char* const value = std::getenv("WHENCE_CUDA_SYNC");
+    return value && std::string_view(value) == "1";
+  }();
+  cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess && waits && !capturing()) status = cudaStreamSynchronize(stream());
+  if (status != cudaSuccess) {
+    fail("launch", to_string(facts), ": ", cudaGetErrorString(status),
+        waits ? "" : "; this kernel, or one before it; run with WHENCE_CUDA_SYNC=1 to know");
+  }
+  ++launches_so_far;
+}
+
+std::uint64_t launches() { return launches_so_far; }
+
+void synchronise() {
+  if (capturing())
+    fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+  const cudaError_t status = cudaStreamSynchronize(stream());
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  fail("synchronise", "a kernel failed: ", cudaGetErrorString(status),
+      "; run with WHENCE_CUDA_SYNC=1, which names it; this process can no longer use the GPU");
+}
+
+// ---- Graphs.
+
+bool capturing() { return under_way() != nullptr; }
+
+// Relaxed: memory may be allocated on the device meanwhile, which the stricter modes forbid.
+void begin_capture() {
+  if (capturing()) fail("record", "recording is under way; one at a time required; end it first");
+  synchronise();  // reports errors of earlier kernels as theirs
+  auto graph = std::make_unique<Graph>();
+  require(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record", "cudaStreamBeginCapture");
+  under_way() = std::move(graph);
+}
+
+Graph* end_capture() {
+  std::unique_ptr<Graph> graph = std::move(under_way());
+  cudaGraph_t recorded = nullptr;
+  require(cudaStreamEndCapture(stream(), &recorded), "record", "cudaStreamEndCapture");
+  const cudaError_t status = cudaGraphInstantiateWithFlags(&graph->launchable, recorded, 0);
+  static_cast<void>(cudaGraphDestroy(recorded));
+  require(status, "record", "cudaGraphInstantiate");
+  return graph.release();
+}
+
+void abandon_capture() noexcept {
+  cudaGraph_t recorded = nullptr;
+  static_cast<void>(cudaStreamEndCapture(stream(), &recorded));
+  if (recorded) static_cast<void>(cudaGraphDestroy(recorded));
+  static_cast<void>(cudaGetLastError());
+  under_way().reset();
+}
+
+void launch_graph(const Graph& graph) {
+  require(cudaGraphLaunch(graph.launchable, stream()), "replay", "cudaGraphLaunch");
+  launched({"a replayed graph", 0, 0, 0});
+}
+
+// A running graph must not be destroyed; the next wait reports its error. While another one is recorded nothing runs.
+void destroy_graph(Graph* graph) noexcept {
+  if (!capturing()) static_cast<void>(cudaStreamSynchronize(stream()));
+  delete graph;
 }
 
 }  // namespace whence::gpu
+
+namespace whence {
+namespace {
+
+// nvcc compiles the loop of an index-style op into the op's file; its stream and the count of launches are here.
+class GpuLauncher final : public IndexLauncher {
+ public:
+  CUstream_st* stream() override { return gpu::stream(); }
+  void launched(const char* op, index_t blocks, int threads) override { gpu::launched({op, blocks, threads, 0}); }
+  bool recording() const override { return gpu::capturing(); }
+  void run(const char* op, index_t count, const IndexBody&) override {
+    fail(op, count, " indices on a GPU from a file compiled for the host alone; compile it with nvcc (LANGUAGE CUDA)");
+  }
+};
+
+}  // namespace
+
+IndexLauncher& index_launcher() {
+  static GpuLauncher& launcher = *new GpuLauncher;
+  return launcher;
+}
+
+gpu::emulator::Settings* emulator_settings() { return nullptr; }
+
+}  // namespace whence

@@ -46,13 +46,9 @@ MemoryRoom memory_room();
 
 // Waits for everything launched before, and throws its errors. Throws Error while capturing: numbers do not exist yet.
 void copy_to_cpu(const void* from, void* to, std::size_t bytes);
-// In order with kernels. Returns when `from` may change, perhaps before the bytes have arrived. While capturing, the
-// current bytes become a constant of the graph, written again by every replay.
+// In order with kernels; waits for the bytes to arrive. While capturing, the current bytes become a constant of the
+// graph, written again by every replay.
 void copy_from_cpu(const void* from, void* to, std::size_t bytes);
-
-// Returns the address at which a library that is loaded at run time (NCCL) finds the bytes: the device address, or the
-// host's for the emulated GPU.
-void* address_for_libraries(const void* address);
 
 // ---- Launches.
 
@@ -77,16 +73,13 @@ bool tiles_in_f64();
 // Before a launch: raises the limit of shared memory if needed. Throws Error if the launch is impossible.
 void require_launchable(const LaunchFacts& facts, const void* kernel);
 
-// After a launch: throws Error if it did not start. Records it with the call site of the op, for errors that show
-// later. With WHENCE_CUDA_SYNC=1 in the environment it waits for the kernel, and an error is exactly this kernel's.
+// After a launch: throws Error if it did not start, or an earlier one has failed. With WHENCE_CUDA_SYNC=1 in the
+// environment it waits for the kernel, and an error is exactly this kernel's.
 void launched(const LaunchFacts& facts);
 std::uint64_t launches();  // calls of launched() so far
 
-// Waits until everything launched has ended. Throws Error that names the kernels that may have failed. Throws Error
-// while capturing.
+// Waits until everything launched has ended. Throws Error if something failed, or while capturing.
 void synchronise();
-// True if everything has ended; does not wait. Throws Error if something failed.
-bool all_has_ended();
 
 // ---- Graphs. Between begin and end nothing runs: kernels, products and copies to the device are recorded.
 

@@ -19,14 +19,10 @@ std::size_t bytes_in(const Tensor& x) { return static_cast<std::size_t>(x.numel(
 
 }  // namespace
 
-void Communicator::require_peer(int peer) const {
+void Communicator::exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) {
   if (peer < 0 || peer >= size_ || !std::has_single_bit(static_cast<unsigned>(peer ^ rank_)))
     fail("exchange", "rank ", peer, " given to rank ", rank_, " of ", size_,
         "; a rank whose number differs in one bit required");
-}
-
-void Communicator::exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) {
-  require_peer(peer);
   if (mine.size() != theirs.size())
     fail("exchange", mine.size(), " bytes to send and ", theirs.size(), " to receive given; equally many required");
   exchange_bytes(peer, mine, theirs);
@@ -34,12 +30,10 @@ void Communicator::exchange(int peer, std::span<const std::byte> mine, std::span
 
 void Communicator::exchange(int peer, const Tensor& mine, const Tensor& theirs) {
   if (!mine.is_contiguous() || !theirs.is_contiguous() || mine.dtype() != theirs.dtype() ||
-      mine.numel() != theirs.numel() || !(mine.device() == theirs.device()) || !reaches(mine.device()))
+      mine.numel() != theirs.numel() || !mine.device().is_cpu() || !theirs.device().is_cpu())
     fail("exchange", mine.shape(), " and ", theirs.shape(),
-        " given; two contiguous tensors alike, on a device that this communicator reaches, required");
-  if (mine.device().is_cpu()) return exchange(peer, {mine.bytes(), bytes_in(mine)}, {theirs.bytes(), bytes_in(theirs)});
-  require_peer(peer);
-  exchange_on_device(peer, mine, theirs);
+        " given; two contiguous tensors alike, on the CPU, required");
+  exchange(peer, {mine.bytes(), bytes_in(mine)}, {theirs.bytes(), bytes_in(theirs)});
 }
 
 // Recursive halving, then doubling (Rabenseifner 2004). The nearest rank comes first, so that each sum is the balanced
@@ -50,7 +44,7 @@ void sum_over_ranks(Communicator& ranks, const Tensor& given) {
       (given.dtype() != DType::f32 && given.dtype() != DType::f64))
     fail(
         "sum_over_ranks", given.shape(), " of ", given.dtype(), " given; one axis of f32 or f64, contiguous, required");
-  const Tensor total = ranks.reaches(given.device()) ? given : raw::to_device(given, Device::cpu());
+  const Tensor total = raw::to_device(given, Device::cpu());
   // The largest multiple of size() is halved; all ranks sum the few remaining numbers.
   const index_t rest = total.numel() % ranks.size(), even = total.numel() - rest;
   const Tensor theirs = Tensor::like(total, {std::max(even / 2, rest)});
@@ -79,7 +73,7 @@ void sum_over_ranks(Communicator& ranks, const Tensor& given) {
       ranks.exchange(ranks.rank() ^ distance, part(total, kept), part(total, gave));
     }
   }
-  if (!ranks.reaches(given.device())) raw::copy_into(raw::to_device(total, given.device()), given);
+  if (!given.device().is_cpu()) raw::copy_into(raw::to_device(total, given.device()), given);
 }
 
 std::vector<std::byte> gather_over_ranks(Communicator& ranks, std::span<const std::byte> mine) {

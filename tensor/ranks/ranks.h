@@ -1,6 +1,6 @@
 // Processes that train one model together, and their communication. It moves values; gradients and graphs are unknown
-// here. All of it uses one primitive, exchange(), and adds in a fixed order. So the bits do not depend on the transport,
-// MPI or NCCL.
+// here. All of it uses one primitive, exchange(), and adds in a fixed order. So the bits do not depend on what carries
+// the bytes.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +21,20 @@ class Communicator {
 
   int rank() const { return rank_; }     // 0, 1, ... size() - 1
   int size() const { return size_; }     // a power of two
-  virtual std::string name() const = 0;  // "MPI (Open MPI v4.1.4)", "NCCL 2.27.3 and MPI (Open MPI v4.1.4)"
+  virtual std::string name() const = 0;  // "MPI (Open MPI v4.1.4)"
 
   // Sends `mine` to `peer`, another rank, and receives equally many bytes into `theirs`; the peer makes the matching
-  // call. Peers are only rank() ^ 1, rank() ^ 2, rank() ^ 4, ... If the peer died or nothing came within the limit, NCCL
-  // throws Error; MPI ends the process with a message.
+  // call. Peers are only rank() ^ 1, rank() ^ 2, rank() ^ 4, ... If the peer died or nothing came within the limit, MPI
+  // ends the process with a message.
   void exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs);
-  // The same for tensors that are contiguous, of one dtype and size, on the CPU or a device that it reaches().
+  // The same for tensors on the CPU that are contiguous, of one dtype and size.
   void exchange(int peer, const Tensor& mine, const Tensor& theirs);
-
-  // True if numbers on this device are exchanged without a copy to the CPU.
-  virtual bool reaches(Device device) const { return device.is_cpu(); }
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
 
  private:
   virtual void exchange_bytes(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) = 0;
-  // Called for devices that it reaches(), except the CPU.
-  virtual void exchange_on_device(int, const Tensor&, const Tensor&) {}
-  void require_peer(int peer) const;
 
   int rank_, size_;
 };
@@ -73,16 +67,9 @@ struct Launch {
   int rank = 0, size = 1;              // among all
   int local_rank = 0, local_size = 1;  // among those on this machine
   std::string by = {};                 // "Open MPI", "PMI", "PMIx"; empty: no launcher
-  bool own_gpu = true;                 // false: some of this machine's ranks share a GPU
 };
 
 // Fills in the ranks of `launch` from MPI. Throws InputError in a build without MPI, or under another MPI's launcher.
 [[nodiscard]] std::unique_ptr<Communicator> join_mpi(Launch& launch, double limit);
-
-// For ranks that compute on `device`. `control` carries NCCL's id and messages on the CPU; it must outlive the result.
-// Throws InputError if NCCL cannot be loaded, or if ranks share a GPU.
-[[nodiscard]] std::unique_ptr<Communicator> join_nccl(
-    const Launch& launch, Communicator& control, Device device, double limit);
-[[nodiscard]] bool nccl_can_be_loaded();
 
 }  // namespace whence

@@ -62,7 +62,7 @@ TEST_CASE("captured work: the memory of a graph is its own while it lives, and e
 TEST_CASE("device memory: copies to the device are as the numbers were when the copy was asked for") {
   REQUIRE(has_cuda());
   const Device device = Device::cuda(0);
-  const Tensor source = Tensor::full({3 << 20}, 1);  // more than one staging buffer
+  const Tensor source = Tensor::full({3 << 20}, 1);
   std::vector<Tensor> copies;
   for (int k = 1; k <= 3; ++k) {
     raw::copy_into(Tensor::full({3 << 20}, k), source);

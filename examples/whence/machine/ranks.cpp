@@ -17,7 +17,7 @@ namespace {
 
 // Gives this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks cycle
 // through them. Called before anything uses CUDA.
-void take_gpu(Launch& launch) {
+void take_gpu(const Launch& launch) {
   std::vector<std::string> gpus;
   if (const auto visible = environment_variable("CUDA_VISIBLE_DEVICES")) {
     std::istringstream names(*visible);
@@ -27,8 +27,6 @@ void take_gpu(Launch& launch) {
       gpus.push_back(std::to_string(gpus.size()));
   }
   if (gpus.empty()) return;
-  // srun --gpus-per-task has already given each rank its own.
-  launch.own_gpu = launch.local_size <= std::ssize(gpus) || environment_variable("SLURM_GPUS_PER_TASK");
   ::setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(launch.local_rank) % gpus.size()].c_str(), 1);
 }
 
@@ -64,8 +62,8 @@ Launch find_launch(const Environment& environment) {
     return launch;
   }
   if (const int size = number_of(environment, "WORLD_SIZE"); size > 1 && environment("RANK"))
-    throw InputError("ranks: torchrun started ", size,
-        " of them; mpirun or srun required, and a build with -DWHENCE_MPI=ON, over which NCCL's ranks find each other");
+    throw InputError(
+        "ranks: torchrun started ", size, " of them; mpirun or srun required, and a build with -DWHENCE_MPI=ON");
   return {};
 }
 
@@ -74,17 +72,12 @@ int run_as_ranks(const Fields& line, MachineOptions& machine, const std::functio
   if (launch.size == 1) return work(nullptr);
   const double limit = number_of(environment_variable, "WHENCE_RANK_LIMIT", "600");
   // Destroyed by an exception, they end the other ranks.
-  const std::unique_ptr<Communicator> cpus = join_mpi(launch, limit);
-  std::unique_ptr<Communicator> gpus;
+  const std::unique_ptr<Communicator> ranks = join_mpi(launch, limit);
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
   if (launch.rank > 0 && !std::freopen("/dev/null", "w", stdout)) throw SystemError("ranks: /dev/null: cannot write");
   if (machine.device != "cpu") take_gpu(launch);
-  const Device device = choose_device(machine.device).device;
-  if (!device.is_cpu() && launch.own_gpu && nccl_can_be_loaded()) gpus = join_nccl(launch, *cpus, device, limit);
-  std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << (gpus ? *gpus : *cpus).name()
-            << (device.is_cpu() || launch.own_gpu ? "" : ", because some share a GPU, which NCCL does not allow")
-            << std::endl;
-  return work(gpus ? gpus.get() : cpus.get());
+  std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << ranks->name() << std::endl;
+  return work(ranks.get());
 }
 
 }  // namespace whence

@@ -19,11 +19,10 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // --mpi=pmix). InputError if torchrun did (RANK, WORLD_SIZE), or the number of ranks is no power of two.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
 
-// Runs a command as one of its ranks: all of it if there is only one. Between GPUs NCCL carries bytes if it can be
-// loaded, else MPI. A rank waits WHENCE_RANK_LIMIT seconds (600) for one that does not answer. Before `work`, --threads
-// is divided among the ranks of this machine unless it was typed, and ranks other than 0 stop printing to standard
-// output. Returns the exit code of `work`. If it throws, the other ranks end when this process does. REQUIRES: no call
-// to CUDA before.
+// Runs a command as one of its ranks: all of it if there is only one. A rank waits WHENCE_RANK_LIMIT seconds (600) for
+// one that does not answer. Before `work`, --threads is divided among the ranks of this machine unless it was typed,
+// and ranks other than 0 stop printing to standard output. Returns the exit code of `work`. If it throws, the other
+// ranks end when this process does. REQUIRES: no call to CUDA before.
 [[nodiscard]] int run_as_ranks(
     const Fields& line, MachineOptions& machine, const std::function<int(Communicator* ranks)>& work);
 

@@ -228,7 +228,7 @@ void declare(Fields& options, TrainingOptions& training) {
            {"dump-set", "--dump prints sequences of training"},
            {"from", "the options of a run.json repeat its run, --resume RUN continues it"},
            {"cuda-graph", "a GPU's steps are recorded if they can be; --check-finite prevents it"},
-           {"communicator", "between GPUs NCCL is taken if it can be loaded, else MPI"},
+           {"communicator", "MPI carries what ranks exchange"},
            {"processes", "mpirun -n 4 whence train ... or srun starts ranks"},
            {"merges", "examples/experiments/tokens.py makes a token file, which train reads"},
            {"rank-limit", "WHENCE_RANK_LIMIT=SECONDS in the environment"}})

@@ -11,7 +11,6 @@
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/library/blas.h"
-#include "cuda/runtime/staging.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "nn/training/training.h"
 #include "nn/transformer.h"
@@ -213,46 +212,6 @@ TEST_CASE("emulator: the library of products is not set up while work is recorde
       {"matmul", "the library of products is set up while work is being recorded; run the work once before"});
   multiply(product);
   CHECK(error_text([&] { (void)runtime_of(device).record([&] { multiply(product); }); }) == "");
-}
-
-namespace {
-
-// Delivers as late as it may: when the host waits for it.
-struct LateLine {
-  using Mark = std::size_t;  // number of earlier sends
-  struct Sending {
-    const char* from;
-    char* to;
-    std::size_t bytes;
-  };
-  static inline std::vector<Sending> sent;
-  static inline std::size_t arrived = 0;
-  static char* pinned(std::size_t bytes) { return new char[bytes]; }
-  static void send(const char* from, char* to, std::size_t bytes) { sent.push_back({from, to, bytes}); }
-  static void mark(Mark& so_far) { so_far = sent.size(); }
-  static void wait(const Mark& so_far) {
-    for (; arrived < so_far; ++arrived) std::memcpy(sent[arrived].to, sent[arrived].from, sent[arrived].bytes);
-  }
-};
-struct HastyLine : LateLine {
-  static void wait(const Mark&) {}
-};
-
-template <class Line> bool arrives(const std::vector<char>& numbers) {
-  static auto& staging = *new gpu::Staging<Line>;  // pinned memory is never given back
-  std::vector<char> there(numbers.size());
-  staging.send(numbers.data(), there.data(), numbers.size());
-  LateLine::wait(LateLine::sent.size());
-  return there == numbers;
-}
-
-}  // namespace
-
-TEST_CASE("staging: numbers that arrive late are those that were sent; a buffer that is filled too early is seen") {
-  std::vector<char> numbers(gpu::staging_bytes * 7 / 2);  // three buffers and a half
-  for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] = static_cast<char>(k % 251);
-  CHECK(arrives<LateLine>(numbers));
-  CHECK(!arrives<HastyLine>(numbers));
 }
 
 TEST_CASE("emulator: a dry step is counted as one that computes") {
