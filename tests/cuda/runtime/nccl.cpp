@@ -1,10 +1,7 @@
 // Ranks that exchange numbers between cards. nccl_stand_in/stand_in.cpp replaces NCCL, between threads that share one
 // emulated GPU. Nothing here was run with a real NCCL.
-#include <doctest/doctest.h>
 #include <cstdlib>
 
-#include "tensor/random.h"
-#include "tensor/raw.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/tensors.h"
 
