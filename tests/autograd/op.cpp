@@ -184,7 +184,7 @@ TEST_CASE("several results: a value that is not finite is reported with the inco
   CHECK(grad(first + second, Tensor::ones({2}, DType::f64), {of.x})[0].to_vector() == Numbers{7, 7});
   const std::string text = message([&] { (void)grad(second, Tensor::of({1e308, -3}, {2}, DType::f64), {of.x}); });
   CHECK(has(text, "element 0 of [2]"));
-  CHECK(text.find("in [-3, 1e+308]") != std::string::npos);
+  CHECK(has(text, "in [-3, 1e+308]"));
 }
 
 TEST_CASE("saved twice in one forward: the last one counts, it is reported once, and the graph is released") {

@@ -92,19 +92,10 @@ TEST_CASE("recompute() nests") {
 TEST_CASE("recompute() can be differentiated twice: leaves, intermediate inputs, and one that is given twice") {
   const Tensor x = normal_leaf({3, 3}, 1), w = normal_leaf({3, 3}, 2);
   const std::vector<Named> named{{"x", x}, {"w", w}};
-  using Inputs = std::vector<Tensor>;
-  for (const auto& inputs : std::vector<std::function<Inputs()>>{[&] {
-                                                                   return Inputs{x, w};
-                                                                 },
-           [&] {
-             return Inputs{sigmoid(x), w};
-           },
-           [&] {
-             return Inputs{sigmoid(x) * w, sigmoid(x)};
-           },
-           [&] {
-             return Inputs{x, x};
-           }}) {
+  const auto both = [](const Tensor& a, const Tensor& b) { return std::vector<Tensor>{a, b}; };
+  for (const auto& inputs :
+      std::vector<std::function<std::vector<Tensor>()>>{[&] { return both(x, w); }, [&] { return both(sigmoid(x), w); },
+          [&] { return both(sigmoid(x) * w, sigmoid(x)); }, [&] { return both(x, x); }}) {
     const GradcheckReport report = gradgradcheck([&] { return recompute(body, inputs()) * w; }, named);
     CHECK_MESSAGE(report.ok(), report.text());
   }

@@ -2,7 +2,6 @@
 // orders of threads. Every kernel: elementwise.cpp and rows.cpp.
 #include <set>
 
-#include "autograd/backward.h"
 #include "autograd/samples/samples.h"
 #include "tests/support/device.h"
 
@@ -45,9 +44,7 @@ double cancelled(const CheckedOp& op, const CheckedSample& sample, const Tensor&
 // `alone`: each result is judged by its own size.
 void check_on_gpu(const CheckedOp& op, DType dtype, bool alone) {
   for (const CheckedSample& sample : op.samples()) {
-    CAPTURE(op.name);
-    CAPTURE(sample.name);
-    CAPTURE(std::string(to_string(dtype)));
+    INFO(op.name, ", name ", sample.name, ", dtype ", dtype);
     const auto on_gpu_in = [&](std::uint64_t order) {
       return in_order(order, [&] { return run_sample(sample, dtype, Device::cuda(0)); });
     };

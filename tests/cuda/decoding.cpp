@@ -1,9 +1,9 @@
 // Decoding by a graph on the GPU, or on the emulated one: the rows are those of a forward pass over all tokens.
 #include "nn/decoding.h"
 
-#include "autograd/recording.h"
 #include "tensor/device/device_runtime.h"
 #include "tests/support/device.h"
+#include "tests/support/schemes.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -13,13 +13,9 @@ namespace {
 constexpr index_t vocabulary = 11;
 
 std::unique_ptr<Transformer> model_of(const std::string& scheme, index_t capacity) {
-  auto model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = vocabulary,
-      .length = capacity,
-      .dim = 32,
-      .layers = 2,
-      .heads = 4,
-      .kv_heads = 2,
-      .scheme = scheme});
+  TransformerOptions options = small(scheme);
+  options.vocabulary = vocabulary, options.length = capacity, options.dim = 32, options.heads = 4, options.kv_heads = 2;
+  auto model = std::make_unique<Transformer>(options);
   model->initialise(3);
   std::uint64_t drawn = 0;  // also for tables that begin with zeros
   for (const Module::Parameter& each : model->parameters())
@@ -29,24 +25,11 @@ std::unique_ptr<Transformer> model_of(const std::string& scheme, index_t capacit
   return model;
 }
 
-Tensor text_of(index_t batch, index_t length) {
-  const Tensor text = Tensor::empty({batch, length}, DType::i64);
-  const Stream stream(5, "text");
-  for (index_t n = 0; n < text.numel(); ++n)
-    text.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), vocabulary);
-  return text;
-}
+Tensor text_of(index_t batch, index_t length) { return random_tokens(batch, length, vocabulary); }
 
 Tensor rows(const Tensor& x, index_t begin, index_t end) { return raw::contiguous(raw::slice(x, 1, begin, end)); }
 
-double apart(const Tensor& x, const Tensor& y) {
-  const std::vector<double> a = raw::to_device(x, Device::cpu()).to_vector(), b = y.to_vector();
-  REQUIRE(a.size() == b.size());
-  double most = 0;
-  for (std::size_t n = 0; n < a.size(); ++n)
-    most = std::max(most, std::isnan(a[n]) ? INFINITY : std::fabs(a[n] - b[n]));
-  return most;
-}
+double apart(const Tensor& x, const Tensor& y) { return distance(x.to_vector(), y.to_vector()); }
 
 std::uint64_t launches() { return runtime_of(Device::cuda(0)).traffic().launches; }
 
@@ -169,7 +152,7 @@ TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why"
     CAPTURE(scheme);
     const std::string found = reason(scheme, DType::f32, gpu);
     CAPTURE(found);
-    CHECK(found.find(why) != std::string::npos);
+    CHECK(has(found, why));
   }
   CHECK(reason("none", DType::f64, gpu).find("in tiles required") != std::string::npos);
 }

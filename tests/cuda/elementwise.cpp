@@ -1,12 +1,9 @@
 // The table of kernel calls on a GPU or on the emulated one, except kernels along axes (rows.cpp); and properties of a
-// GPU alone: the alignment of a product's operands, an index that is reported later, gradcheck of tensors there.
+// GPU alone: the alignment of a product's operands, an index that is reported later.
 #include <array>
 #include <cstddef>
 
-#include "autograd/check/gradcheck.h"
-#include "autograd/ops.h"
 #include "cuda/library/blas.h"
-#include "tensor/kernels.h"
 #include "tests/cuda/walk.h"
 
 using namespace whence;
@@ -71,16 +68,4 @@ TEST_CASE("cuda: an index out of range is reported when numbers are read, with i
   CHECK(of_target.find("cross_entropy: target at [2] is 7; a value in [0, 3) required, or -1 to ignore it") !=
         std::string::npos);
   CHECK(checked.to_vector() == std::vector<double>{1, -1, 0});
-}
-
-TEST_CASE("cuda: gradcheck of tensors on the GPU, whatever their strides") {
-  const Tensor table = requires_grad(on_gpu(random_tensor({3, 6}, DType::f64, 1, Layout::permuted)));
-  const Tensor position = requires_grad(on_gpu(Tensor::of({0.3, 1.7, 4.4, 2.5, 0.1, 3.3}, {3, 2}, DType::f64)));
-  const GradcheckReport report =
-      gradcheck([&] { return sigmoid(lerp_at(table, position)); }, {{"table", table}, {"position", position}});
-  CHECK_MESSAGE(report.ok(), report.text());
-  const auto gradient = [&](bool recorded) {
-    return grad(sum(lerp_at(table, position)), {}, {position}, {.create_graph = recorded})[0];
-  };
-  CHECK(same_bits(on_cpu(gradient(true)), on_cpu(gradient(false))));
 }

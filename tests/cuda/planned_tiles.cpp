@@ -1,5 +1,4 @@
 // Tiled attention takes on a GPU, or on the emulated one, the memory that the planned device predicts.
-#include "autograd/backward.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/device.h"
@@ -79,17 +78,12 @@ double peak_of(const Case& each, Device device) {
   Allocator& memory = memory_of(device);
   const std::size_t before = memory.statistics().live;
   memory.reset_peak();
-  if (each.mix_beside < 0) {
-    At at;
-    at.total_rows = each.tokens, at.bins = each.bins;
-    if (each.bins) at.bin_of = Tensor::zeros({each.tokens}, DType::i64, device);
-    (void)grad(tiled_attention(at, x).output, cotangent, asked);
-  } else {
-    TiledCall at;
-    at.total_rows = each.tokens;
-    at.left = at.right = each.mix_beside, at.table_lowest = -each.mix_beside;
-    (void)grad(tiled_mix(at, x), cotangent, asked);
-  }
+  const bool mixes = each.mix_beside >= 0;
+  At at;
+  at.total_rows = each.tokens, at.bins = each.bins;
+  if (each.bins) at.bin_of = Tensor::zeros({each.tokens}, DType::i64, device);
+  if (mixes) at.left = at.right = each.mix_beside, at.table_lowest = -each.mix_beside;
+  (void)grad(mixes ? tiled_mix(at, x) : tiled_attention(at, x).output, cotangent, asked);
   return static_cast<double>(memory.statistics().peak - before);
 }
 

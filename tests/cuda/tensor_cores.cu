@@ -55,7 +55,8 @@ template <class T> struct Held {
   WHENCE_HD void operator()(Thread& t) const {
     const int lane = t.lane(), row = lane * matrix_row<T>;
     const Shared<T> matrices = t.shared<T>(32 * matrix_row<T>);
-    cp_async(t, matrices, row, x, row);
+    for (int i = row; i < row + matrix_row<T>; ++i) store(matrices, i, Number<compute_t<T>>(7));
+    cp_async(t, matrices, row, x, row, lane % 3 != 0);
     cp_async_commit(t);
     cp_async_wait<0>(t);
     t.sync_warp();
@@ -70,26 +71,6 @@ template <class T> struct Held {
       t.sync_warp();
       for (int i = lane; i < 32 * matrix_row<T>; i += 32) store(stored, i, load<compute_t<T>>(matrices, i));
     }
-  }
-};
-
-template <class T> struct TwoThirds {
-  static constexpr const char* name = "two thirds";
-  static constexpr int threads = 128;
-  static constexpr std::size_t shared_bytes = shared_bytes_for<T>(threads * matrix_row<T>);
-  Global<const T> x;
-  Global<T> y;
-  int rows;
-  WHENCE_HD void operator()(Thread& t) const {
-    const Shared<T> memory = t.shared<T>(threads * matrix_row<T>);
-    for (int i = t.index(); i < threads * matrix_row<T>; i += threads) store(memory, i, Number<compute_t<T>>(7));
-    t.sync();
-    const int row = t.index();
-    if (row < rows) cp_async(t, memory, row * matrix_row<T>, x, row * matrix_row<T>, row % 3 != 0);
-    cp_async_commit(t);
-    cp_async_wait<0>(t);
-    t.sync();
-    for (int i = t.index(); i < rows * matrix_row<T>; i += threads) store(y, i, load<compute_t<T>>(memory, i));
   }
 };
 
@@ -108,100 +89,6 @@ struct FunctionsOf {
       store(y, 3 * count + i, from_tf32(to_tf32(of)));
       store(y, 4 * count + i, unpack_two<Float16>(pack_two<Float16>(Number<float>(1.0f), of)).high);
       store(y, 5 * count + i, max_nan(of, Number<float>(1.0f)));
-    }
-  }
-};
-
-// One warp. Queries are the rows, keys the columns of s.
-template <class T> struct HandedOn {
-  static constexpr const char* name = "handed on";
-  static constexpr int threads = 32, queries = 16, keys = 64, width = 64, pack = matrix_row<T>;
-  static constexpr std::size_t shared_bytes = shared_bytes_for<T>((queries + 2 * keys) * width);
-  Global<const T> q, k, v;
-  Global<compute_t<T>> s, o;
-  bool wrong_phase;
-
-  WHENCE_HD void operator()(Thread& t) const {
-    const Shared<T> of_q = t.shared<T>(queries * width), of_k = t.shared<T>(keys * width),
-                    of_v = t.shared<T>(keys * width);
-    const int lane = t.lane(), matrix = lane / 8, line = lane % 8;
-    for (int row = 0; row < keys; ++row) {
-      if (lane * pack >= width) break;
-      const int at = tile_at<T>(row, lane * pack, width, key_phase<keys>(row));
-      cp_async(t, of_k, at, k, row * width + lane * pack);
-      cp_async(t, of_v, at, v, row * width + lane * pack);
-      if (row < queries)
-        cp_async(t, of_q, tile_at<T>(row, lane * pack, width, row_phase(row)), q, row * width + lane * pack);
-    }
-    cp_async_commit(t);
-    cp_async_wait<0>(t);
-    t.sync_warp();
-
-    Registers<FragmentC<T>, keys / 8> scores;
-    each<width / pack / 4>([&](auto h) {  // four packs of a row at once: two products deep
-      const int row = matrix % 2 * 8 + line, first = (4 * h + matrix / 2) * pack;
-      const auto q0 = ldmatrix(t, of_q, tile_at<T>(row, first, width, row_phase(row)));
-      const auto q1 = ldmatrix(t, of_q, tile_at<T>(row, first + 2 * pack, width, row_phase(row)));
-      each<keys / 8>([&](auto c) {
-        const int key = key_of_column<keys>(8 * c + line);
-        const int phase = wrong_phase ? row_phase(key) : key_phase<keys>(key);
-        const int at = tile_at<T>(key, (4 * h + matrix) * pack, width, phase);
-        const auto b = ldmatrix(t, of_k, at);  // line: keys
-        mma<T>(t, scores[c], q0, b[Nth<0>{}], b[Nth<1>{}]);
-        mma<T>(t, scores[c], q1, b[Nth<2>{}], b[Nth<3>{}]);
-      });
-    });
-    each<keys / 8>([&](auto c) {
-      each<4>([&](auto r) {
-        const Place at = c_place(lane, r);
-        store(s, at.row * keys + key_of_column<keys>(8 * c + at.column), scores[c][r]);
-      });
-    });
-
-    Registers<FragmentC<T>, width / 8> sums;
-    each<keys / depth<T>>([&](auto step) {
-      const FragmentA<T> p = as_left_factor(scores, step);
-      each<width / 16>([&](auto j) {
-        const auto b = of_values(t, of_v, step * depth<T>, j * 16);
-        mma<T>(t, sums[Nth<2 * j>{}], p, b[Nth<0>{}], b[Nth<1>{}]);
-        mma<T>(t, sums[Nth<2 * j + 1>{}], p, b[Nth<2>{}], b[Nth<3>{}]);
-      });
-    });
-    each<width / 8>([&](auto c) {
-      each<4>([&](auto r) { store(o, c_place(lane, r).row * width + 8 * c + c_place(lane, r).column, sums[c][r]); });
-    });
-  }
-
-  template <int step>
-  static WHENCE_HD FragmentA<T> as_left_factor(const Registers<FragmentC<T>, keys / 8>& scores, Nth<step>) {
-    FragmentA<T> p;
-    if constexpr (per_register<T> == 1) {
-      const FragmentC<T>& own = scores[Nth<step>{}];
-      p[Nth<0>{}] = to_tf32(own[Nth<0>{}]), p[Nth<1>{}] = to_tf32(own[Nth<2>{}]);
-      p[Nth<2>{}] = to_tf32(own[Nth<1>{}]), p[Nth<3>{}] = to_tf32(own[Nth<3>{}]);
-    } else {
-      const FragmentC<T>&left = scores[Nth<2 * step>{}], &right = scores[Nth<2 * step + 1>{}];
-      p[Nth<0>{}] = pack_two<T>(left[Nth<0>{}], left[Nth<1>{}]);
-      p[Nth<1>{}] = pack_two<T>(left[Nth<2>{}], left[Nth<3>{}]);
-      p[Nth<2>{}] = pack_two<T>(right[Nth<0>{}], right[Nth<1>{}]);
-      p[Nth<3>{}] = pack_two<T>(right[Nth<2>{}], right[Nth<3>{}]);
-    }
-    return p;
-  }
-  // The right factors of 16 columns: rows from `first` on, in the order of the keys of s.
-  static WHENCE_HD Registers<Register<T>, 4> of_values(Thread& t, Shared<T> values, int first, int column) {
-    const int lane = t.lane();
-    if constexpr (per_register<T> == 1) {  // only matrices of 16 bits can be loaded transposed
-      Registers<Register<T>, 4> b;
-      each<4>([&](auto r) {
-        const int key = key_of_column<keys>(column_of_depth<T>(first + b_place<T>(lane, r % 2, 0).row));
-        b[r] =
-            to_tf32(load<float>(values, tile_at<T>(key, column + r / 2 * 8 + lane / 4, width, key_phase<keys>(key))));
-      });
-      return b;
-    } else {
-      const int matrix = lane / 8, key = key_of_column<keys>(column_of_depth<T>(first + matrix % 2 * 8 + lane % 8));
-      return ldmatrix_trans(t, values, tile_at<T>(key, column + matrix / 2 * 8, width, key_phase<keys>(key)));
     }
   }
 };
@@ -247,31 +134,10 @@ Held held_matrices(const Tensor& x) {
   return held;
 }
 
-Tensor two_thirds_copied(const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  gpu::with_operand(x.dtype(), [&]<class T>(T) {
-    launch_kernel(gpu::TwoThirds<T>{global<const T>(x), global<T>(y), static_cast<int>(x.size(0))},
-        {.shared_bytes = gpu::TwoThirds<T>::shared_bytes});
-  });
-  return y;
-}
-
 Tensor functions_of(const Tensor& x) {
   const Tensor y = Tensor::empty({6, x.numel()}, DType::f32, x.device());
   launch_kernel(gpu::FunctionsOf{global<const float>(x), global<float>(y), x.numel()}, {});
   return y;
-}
-
-Handed handed_on(const Tensor& q, const Tensor& k, const Tensor& v, bool wrong_phase) {
-  const auto of = [&] { return Tensor::empty({16, 64}, compute_dtype(q.dtype()), q.device()); };
-  const Handed handed{of(), of()};
-  gpu::with_operand(q.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
-    launch_kernel(gpu::HandedOn<T>{global<const T>(q), global<const T>(k), global<const T>(v), global<C>(handed.s),
-                      global<C>(handed.o), wrong_phase},
-        {.shared_bytes = gpu::HandedOn<T>::shared_bytes});
-  });
-  return handed;
 }
 
 }  // namespace whence::test

@@ -10,7 +10,8 @@ namespace whence::test {
 // writes its places in the maps of fragments.h.
 Tensor product_by_maps(DType operand, const Tensor& a, const Tensor& b, const Tensor& c);
 
-// The lanes' parts of four matrices of eight rows, x [32, matrix_row], as numbers of f32, or f64 if x is.
+// The lanes' parts of four matrices of eight rows: x [32, matrix_row], copied ahead, with zeros in every third row; as
+// numbers of f32, or f64 if x is.
 struct Held {
   Tensor loaded, transposed;  // [4, 32, per_register]; transposed: not of f32
   Tensor moved;               // the first matrix through movmatrix
@@ -18,18 +19,8 @@ struct Held {
 };
 Held held_matrices(const Tensor& x);
 
-// Returns x [rows, matrix_row], every third row of it 0, by asynchronous copies of 128 threads; rows is at most 128.
-Tensor two_thirds_copied(const Tensor& x);
-
 // Returns, for n floats, [6, n]: floor, 2^x, 1 / x, tf32, x as the nearest number of f16 in the upper half of a
 // register, and the larger of x and 1.
 Tensor functions_of(const Tensor& x);
-
-// s = q k' and o = s v for q [16, 64], k and v [64, 64], with keys in a lane's order and the sums of s used in place.
-// wrong_phase: k is read as if it had been written as rows that are read in their order.
-struct Handed {
-  Tensor s, o;
-};
-Handed handed_on(const Tensor& q, const Tensor& k, const Tensor& v, bool wrong_phase = false);
 
 }  // namespace whence::test

@@ -1,16 +1,12 @@
 // Training on a device against the CPU, in f32, f16 and bf16, and recorded steps against unrecorded ones.
-#include <doctest/doctest.h>
-#include <cmath>
-#include <optional>
-
+#include "nn/training/training.h"
 #include "autograd/inspect/capture.h"
 #include "examples/whence/machine/memory.h"
 #include "examples/whence/study/task_study.h"
-#include "nn/training/training.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/error.h"
 #include "tests/support/device.h"
+#include "tests/support/schemes.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -34,20 +30,9 @@ Run trained(const std::string& scheme, TrainingOptions options, double dropout =
   const auto launches = [&] { return options.device.is_gpu() ? runtime_of(options.device).traffic().launches : 0; };
   const std::uint64_t before = launches();
   const TrainingResult result = train(job_of(study, model, options), options);
-  Run run{.losses = {}, .weights = {}, .skipped = result.skipped, .launches = launches() - before};
+  Run run{{}, numbers_of(model), result.skipped, launches() - before};
   for (const LossPoint& point : result.curve) run.losses.push_back(point.loss);
-  for (const Module::Parameter& parameter : model.parameters()) {
-    const std::vector<double> numbers = parameter.tensor.to_vector();
-    run.weights.insert(run.weights.end(), numbers.begin(), numbers.end());
-  }
   return run;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
 }
 
 }  // namespace
@@ -69,7 +54,7 @@ TEST_CASE("cuda: 20 steps of flip-flop have the CPU's losses in f32, f16 and bf1
     const Run device = trained("cope(p_max=8)", options),
               again = in_order(20, [&] { return trained("cope(p_max=8)", options); });
     REQUIRE(device.losses.size() == 20);
-    const double difference = largest_difference(device.losses, cpu.losses);
+    const double difference = distance(device.losses, cpu.losses);
     MESSAGE(std::string(to_string(each.precision))
             << ": largest difference of 20 losses " << difference << ", last loss " << cpu.losses.back());
     CHECK(difference < each.tolerance);
@@ -158,10 +143,7 @@ FiveSteps five_steps(
   model.to(Device::cuda(0));
   MixedPrecision precision(model, numbers, {});
   const auto batch = [&](std::int64_t part) {
-    const Stream stream(7, "tokens", static_cast<std::uint64_t>(part));
-    const Tensor tokens = Tensor::empty({2, 6}, DType::i64);
-    for (index_t n = 0; n < tokens.numel(); ++n)
-      tokens.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), 11);
+    const Tensor tokens = random_tokens(2, 6, 11, static_cast<std::uint64_t>(part));
     TrainingBatch made{{tokens, tokens}, tokens.numel(), tokens.numel()};
     changed.batch(part, made);
     return made;
@@ -175,8 +157,7 @@ FiveSteps five_steps(
     const StepOutcome outcome = changed.take(n, step);
     found.numbers.insert(found.numbers.end(), {outcome.loss, outcome.gradient_norm});
   }
-  for (const Module::Parameter& parameter : model.parameters())
-    for (const double number : parameter.tensor.to_vector()) found.numbers.push_back(number);
+  std::ranges::copy(numbers_of(model), std::back_inserter(found.numbers));
   found.recorded = step.recorded(), found.why_not = step.why_not_recorded();
   return found;
 }
@@ -184,32 +165,24 @@ FiveSteps five_steps(
 }  // namespace
 
 TEST_CASE("cuda: a step with any scheme is recorded, with the bits of an unrecorded one") {
-  int schemes = 0;
+  const SharedMemoryOfH200 shared;
+  std::vector<std::pair<std::string, DType>> all;
   for (const SchemeInfo& info : registered_schemes()) {
     const std::string text = info.takes_base ? info.name + "(kerple)" : info.name;
-    CAPTURE(text);
     TransformerOptions options;
     options.dim = 8, options.heads = 2, options.length = 6, options.scheme = text;
-    if (!not_recordable(options).empty()) continue;
-    const FiveSteps recorded = five_steps(text, true);
-    CHECK_MESSAGE(recorded.recorded, recorded.why_not);
-    CHECK(recorded.numbers == five_steps(text, false).numbers);
-    ++schemes;
+    if (not_recordable(options).empty()) all.emplace_back(text, DType::f32);
   }
-  CHECK(schemes >= 37);
-}
-
-TEST_CASE("cuda: a step with FIRE is recorded, within its threshold and beyond, and under networks that adapt it") {
-  std::optional<With<std::size_t>> shared;
-  if (gpu::emulator::Settings* const settings = emulator_settings())
-    shared.emplace(settings->shared, std::size_t(227) << 10);
+  CHECK(all.size() >= 37);
   for (const DType numbers : {DType::f32, DType::bf16})  // networks in tiles are of bf16
-    for (const std::string text : {"fire(init_length=3)", "dape(fire)", "cdape(fire(init_length=3))"}) {
-      CAPTURE(text);
-      const FiveSteps recorded = five_steps(text, true, {}, numbers);
-      CHECK_MESSAGE(recorded.recorded, recorded.why_not);
-      CHECK(recorded.numbers == five_steps(text, false, {}, numbers).numbers);
-    }
+    for (const char* within_and_beyond : {"fire(init_length=3)", "dape(fire)", "cdape(fire(init_length=3))"})
+      all.emplace_back(within_and_beyond, numbers);
+  for (const auto& each : all) {
+    CAPTURE(each.first);
+    const FiveSteps recorded = five_steps(each.first, true, {}, each.second);
+    CHECK_MESSAGE(recorded.recorded, recorded.why_not);
+    CHECK(recorded.numbers == five_steps(each.first, false, {}, each.second).numbers);
+  }
 }
 
 TEST_CASE("cuda: a step that cannot be recorded runs unrecorded, to the same bits, and says why") {
@@ -224,7 +197,7 @@ TEST_CASE("cuda: a step that cannot be recorded runs unrecorded, to the same bit
       {std::pair(shorter, "a batch is [2,5], those before were [2,6]"), std::pair(reads, "recorded")}) {
     const FiveSteps found = five_steps("rope", true, changed);
     CHECK_FALSE(found.recorded);
-    CHECK_MESSAGE(found.why_not.find(why) != std::string::npos, found.why_not);
+    CHECK_MESSAGE(has(found.why_not, why), found.why_not);
     CHECK(found.numbers == five_steps("rope", false, changed).numbers);
   }
 }
@@ -262,12 +235,8 @@ TEST_CASE("cuda: a forward from before a replayed step cannot be differentiated 
   model.to(Device::cuda(0));
   MixedPrecision precision(model, DType::f32, {});
   const auto loss = [&] { return sum(square(model.w)); };
-  TrainingStep step(
-      precision,
-      [](std::int64_t) {
-        return TrainingBatch{{}, 1, 1};
-      },
-      [&](const TrainingBatch&, std::int64_t) { return loss(); }, {.recorded = true});
+  const auto batch = [](std::int64_t) { return TrainingBatch{.counted = 1, .tokens = 1}; };
+  TrainingStep step(precision, batch, [&](const TrainingBatch&, std::int64_t) { return loss(); }, {.recorded = true});
   for (std::int64_t n = 1; n <= 3; ++n) (void)step.take(n, 0.1);
   REQUIRE(step.recorded());
   const Tensor stale = loss();
@@ -291,11 +260,8 @@ TEST_CASE("cuda: a recorded step takes the memory that is planned, and leaves no
     model.to(Device::cuda(0));
     MixedPrecision mixed(model, precision, {});
     const Tensor tokens = Tensor::zeros({4, 64}, DType::i64);
-    TrainingStep step(mixed,
-        [&](std::int64_t) {
-          return TrainingBatch{{tokens, tokens}, 256, 256};
-        },
-        token_loss(model, 0), {.recorded = true});
+    const TrainingBatch batch{{tokens, tokens}, 256, 256};
+    TrainingStep step(mixed, [&](std::int64_t) { return batch; }, token_loss(model, 0), {.recorded = true});
     for (std::int64_t n = 1; n <= 3; ++n) (void)step.take(n, 1e-3);
     const MemoryStatistics after = allocator.statistics();
     CHECK(after.peak - before.live <= planned.peak);

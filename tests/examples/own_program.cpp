@@ -22,6 +22,8 @@ bool there(const std::string& tools) {
   return found;
 }
 
+void install() { (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library"); }
+
 std::string own(const std::string& arguments) { return well("built/whence " + arguments).out; }
 
 }  // namespace
@@ -29,7 +31,7 @@ std::string own(const std::string& arguments) { return well("built/whence " + ar
 TEST_CASE("own program: built against an installed whence it has all commands, with its own scheme, op and task") {
   const Workplace here("own_program");
   if (!there(cmake + " --version && " + compiler + " --version")) return;
-  (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
+  install();
   (void)well(cmake +
              " -S installed/share/whence/own_program -B built -G '" WHENCE_GENERATOR
              "' -DCMAKE_PREFIX_PATH=$PWD/installed" +
@@ -71,7 +73,7 @@ TEST_CASE("own program: a few lines of CMake link whence, fetched or installed")
                " -DCMAKE_PREFIX_PATH=$PWD/installed && " + cmake + " --build " + folder + "/build --parallel 2");
     return well(folder + "/build/mine").out;
   };
-  (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
+  install();
   CHECK(has(built("package", "find_package(whence REQUIRED)", "whence::whence"), "\nstep 200  loss 0.0"));
   // The package may be used on another machine than the one that built it.
   CHECK(shell(R"(grep -rnE '["; ]/[a-z]' installed/lib*/cmake installed/lib*/*/cmake)").out == "");
@@ -90,7 +92,7 @@ TEST_CASE("own program: a few lines of CMake link whence, fetched or installed")
 TEST_CASE("own program: each installed header of the program compiles alone, and pkg-config links all commands") {
   const Workplace here("own_program_by_pkg_config");
   if (!there("pkg-config --version && " + compiler + " --version")) return;
-  (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
+  install();
   (void)well(
       "export PKG_CONFIG_PATH=$(dirname $(find $PWD/installed -name whence-program.pc))\n"
       "cd installed/include/whence && for header in $(find examples -name '*.h'); do echo \"#include "

@@ -28,17 +28,12 @@ bool misplaced = false;  // other tests of this process make every registered sc
 }  // namespace
 
 TEST_CASE("canonical text: registered name, given options in registered order") {
-  CHECK(canonical("none") == "none");
-  CHECK(canonical("nope") == "none");
-  CHECK(canonical("rotary") == "rope");
-  CHECK(canonical("ape") == "absolute");
-  CHECK(canonical("learned") == "absolute");
-  CHECK(canonical("sin_cos") == "sinusoidal");
-  CHECK(canonical("contextual( gates = separate_keys,p_max=16 )") == "cope(p_max=16, gates=separate_keys)");
-  CHECK(canonical("cope()") == "cope");
-  CHECK(canonical("  cope(p_max=64)+rope ") == "cope(p_max=64) + rope");
-  CHECK(canonical("rope+cope") == "rope + cope");
-  CHECK(canonical("alibi\t+\nrope(layout=interleaved,base=500000)") == "alibi + rope(base=500000, layout=interleaved)");
+  const std::pair<const char*, const char*> rows[] = {{"none", "none"}, {"nope", "none"}, {"rotary", "rope"},
+      {"ape", "absolute"}, {"learned", "absolute"}, {"sin_cos", "sinusoidal"}, {"cope()", "cope"},
+      {"contextual( gates = separate_keys,p_max=16 )", "cope(p_max=16, gates=separate_keys)"},
+      {"  cope(p_max=64)+rope ", "cope(p_max=64) + rope"}, {"rope+cope", "rope + cope"},
+      {"alibi\t+\nrope(layout=interleaved,base=500000)", "alibi + rope(base=500000, layout=interleaved)"}};
+  for (const auto& [text, expected] : rows) CHECK(canonical(text) == expected);
   for (const SchemeInfo& info : registered_schemes()) {
     const std::string inside = info.takes_base ? "(rope)" : "";
     CHECK(canonical(info.name + inside) == info.name + inside);
@@ -183,6 +178,6 @@ TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refus
       {sum, "occurs twice"}};
   for (const auto& [text, message] : cases) {
     const std::string said = refusal(text);
-    CHECK_MESSAGE(said.find(message) != std::string::npos, said.substr(0, 200));
+    CHECK_MESSAGE(has(said, message), said.substr(0, 200));
   }
 }

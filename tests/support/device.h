@@ -5,7 +5,6 @@
 
 #include "cuda/runtime/backend.h"
 #include "tensor/kernels.h"
-#include "tensor/raw.h"
 #include "tests/support/tensors.h"
 
 namespace whence::test {
@@ -47,6 +46,18 @@ template <class F> void in_every_order(const F& f) {
   if (!emulator_settings()) return f();
   for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) in_order(order, f);
 }
+
+// The shared memory of an H200 during its lifetime, on the emulated GPU.
+class SharedMemoryOfH200 {
+ public:
+  SharedMemoryOfH200() {
+    if (gpu::emulator::Settings* const settings = emulator_settings())
+      chosen_.emplace(settings->shared, std::size_t(227) << 10);
+  }
+
+ private:
+  std::optional<With<std::size_t>> chosen_;
+};
 
 // Returns f(inputs) on the device, a random cotangent, and the gradients of all floating inputs.
 inline std::vector<Tensor> results_on(

@@ -131,11 +131,12 @@ Outcome run(const std::string& command, const Arguments& arguments) {
   return RunningProgram(words(command) + arguments).finish();
 }
 Outcome ran(const std::string& line) { return RunningProgram(line).finish(); }
-Outcome done(const std::string& line) {
-  Outcome outcome = ran(line);
-  REQUIRE_MESSAGE(outcome.code == 0, line, ": ", outcome.err);
+Outcome done(const std::string& command, const Arguments& arguments) {
+  Outcome outcome = run(command, arguments);
+  REQUIRE_MESSAGE(outcome.code == 0, command, ": ", outcome.err);
   return outcome;
 }
+Outcome done(const std::string& line) { return done(line, {}); }
 Outcome shell(const std::string& script) { return RunningProgram({"-c", script}, "/bin/bash").finish(); }
 
 std::string program_with_gpu() {

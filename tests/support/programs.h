@@ -66,8 +66,9 @@ class RunningProgram {
 };
 
 Outcome run(const std::string& command, const Arguments& arguments);
-Outcome ran(const std::string& line);   // "train flip_flop --out F"
-Outcome done(const std::string& line);  // must end with 0
+Outcome ran(const std::string& line);                                  // "train flip_flop --out F"
+Outcome done(const std::string& line);                                 // must end with 0
+Outcome done(const std::string& command, const Arguments& arguments);  // too
 Outcome shell(const std::string& script);
 
 // The program with a GPU, perhaps an emulated one: the second program, or the only one.

@@ -1,7 +1,6 @@
 // Decoders small enough to check each of their numbers; schemes on bare queries, keys and values.
 #pragma once
 
-#include <doctest/doctest.h>
 #include "autograd/observer.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/decoding.h"

@@ -112,6 +112,14 @@ void expect_thread_independent(const std::string& name, const std::function<Tens
     CHECK_MESSAGE(same_bits(first, on(count)), name << " on " << count << " threads differs from 1 thread");
 }
 
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (std::size_t n = 0; n < a.size(); ++n)
+    most = std::max(most, std::isnan(a[n]) != std::isnan(b[n]) ? INFINITY : std::fabs(a[n] - b[n]));
+  return most;
+}
+
 std::string above(Site at) {
   const std::string place = to_string(at);
   return to_text(place.substr(0, place.find(':') + 1), at.line() - 1);
@@ -148,6 +156,12 @@ std::vector<Tensor> parameters_of(const Module& module) {
   std::vector<Tensor> tensors;
   for (const Module::Parameter& each : module.parameters()) tensors.push_back(each.tensor);
   return tensors;
+}
+
+std::vector<double> numbers_of(const Module& module) {
+  std::vector<double> numbers;
+  for (const Tensor& x : parameters_of(module)) std::ranges::copy(x.to_vector(), std::back_inserter(numbers));
+  return numbers;
 }
 
 Tensor parameter(const Module& module, const std::string& path) {

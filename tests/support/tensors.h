@@ -71,6 +71,7 @@ template <class Kind = Error, class F> std::string error_text(const F& f) {
 
 using whence::same_bits, whence::Guards;
 inline double distance(const Tensor& a, const Tensor& b) { return largest_difference(a, b); }
+double distance(const std::vector<double>& a, const std::vector<double>& b);  // infinite if a number of one is NaN
 inline double largest(const Tensor& x) { return largest_size(x); }
 
 // The same as error_text without the "file.cpp:12: " in front.
@@ -92,6 +93,7 @@ void randomise(Module& module, DType dtype = DType::f64, double deviation = 0.4)
 
 std::vector<std::string> paths_of(const Module& module);
 std::vector<Tensor> parameters_of(const Module& module);
+std::vector<double> numbers_of(const Module& module);  // of all parameters
 Tensor parameter(const Module& module, const std::string& path);
 
 }  // namespace whence::test

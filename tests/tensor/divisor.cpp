@@ -15,8 +15,7 @@ constexpr index_t narrow_most = (index_t{1} << 31) - 1;
 
 // Checks i / by and i % by for i of [0, below] next to multiples of `by`, at both ends, and at random.
 void check_divisor(index_t by, index_t below, const Stream& stream) {
-  CAPTURE(by);
-  CAPTURE(below);
+  INFO(by, ", below ", below);
   const Divisor divisor(by, below);
   std::vector<index_t> indices{0, 1, by - 1, by, below - 1, below, below / by * by, below / by * by - 1};
   for (std::uint64_t n = 0; n < 200; ++n) {

@@ -93,8 +93,7 @@ TEST_CASE("reshape keeps the order of the elements, without a copy where strides
       {raw::expand(numbered({2, 1}), {2, 6}), {2, 3, 2}, true}, {raw::expand(numbered({2, 1}), {2, 6}), {12}, false}};
   for (const Case& c : cases) {
     const Tensor y = raw::reshape(c.from, c.to);
-    CAPTURE(c.from.shape());
-    CAPTURE(c.to);
+    INFO(c.from.shape(), ", to ", c.to);
     CHECK(y.shape() == c.to);
     CHECK(read(y) == read(c.from));
     CHECK((&y.storage() == &c.from.storage()) == c.view);

@@ -8,7 +8,6 @@
 #include "autograd/graph.h"
 #include "autograd/samples/samples.h"
 #include "examples/whence/verify/checks.h"
-#include "examples/whence/verify/compare.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

@@ -75,7 +75,7 @@ TEST_CASE("parameters show their paths, and modules are boxes") {
   const std::string box = dot.substr(begin, end - begin);
   for (const char* inside : {"label=\"base\";\n", "label=\"hidden\";\n",
            "[label=\"strength\\nf32 [2]\\nkerple.cpp:", "[label=\"convolve_keys\\nf32 [1,2,4,4]\\ndape.cpp:"})
-    CHECK_MESSAGE(box.find(inside) != std::string::npos, inside);
+    CHECK_MESSAGE(has(box, inside), inside);
   std::set<std::string> files;
   for (const auto& place : all_matches(box, R"(\\n(\w+\.\w+):\d+)")) files.insert(place[1]);
   CHECK(files == std::set<std::string>{"dape.cpp", "kerple.cpp", "layers.cpp", "tile_terms.cpp"});

@@ -1,7 +1,5 @@
 // Every product of a step of GPT-2 124M has extents of whole packs, forward and backward. The emulator counts those
 // that have not; a GPU only shows them as time.
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "cuda/emulator/settings.h"
 #include "examples/whence/machine/models.h"
 #include "nn/transformer.h"
@@ -33,8 +31,7 @@ DeviceTraffic products_of_step(const std::string& scheme, DType dtype) {
 TEST_CASE("emulator: no product of GPT-2 124M has an extent that is no whole number of packs") {
   for (const std::string scheme : {"absolute", "alibi", "cope", "dape(kerple)", "cdape(kerple)"})
     for (const DType dtype : {DType::bf16, DType::f32}) {
-      CAPTURE(scheme);
-      CAPTURE(std::string(to_string(dtype)));
+      INFO(scheme, ", dtype ", dtype);
       const DeviceTraffic step = products_of_step(scheme, dtype);
       CHECK(step.products.products >= 20);
       CHECK(step.unaligned.products == 0);

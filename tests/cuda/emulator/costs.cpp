@@ -1,16 +1,12 @@
 // Memory accesses of kernels, in sectors and in passes of the banks: planted kernels with known costs, and every kernel
 // of cuda/kernels/ against cuda/memory_budgets.txt. The counts need no GPU, and are the same in every order.
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "cuda/emulator/counters.h"
-#include "cuda/emulator/settings.h"
-#include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
 #include "tensor/tiled_call.h"
+#include "tests/cuda/emulator/says.h"
 #include "tests/cuda/walk.h"
-#include "tests/support/programs.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -24,64 +20,48 @@ const Device device = Device::cuda(0);
 
 double ratio(std::uint64_t a, std::uint64_t b) { return b == 0 ? 1 : static_cast<double>(a) / static_cast<double>(b); }
 
-// ---- Planted kernels: 32 threads; `kind` selects what each reads and writes.
+// ---- Planted kernels, of 32 threads.
 
-struct Walks {
-  static constexpr const char* name = "walks";
-  static constexpr int threads = 32;
-  Global<float> x;
-  index_t stride, offset;  // lane k reads element offset + k stride
-  void operator()(Thread& t) const { static_cast<void>(load<float>(x, offset + t.lane() * stride)); }
-};
+// Lane k reads element offset + k stride.
+auto walks(const Tensor& of, index_t stride, index_t offset) {
+  return planted<32>(
+      [=, x = global<float>(of)](Thread& t) { static_cast<void>(load<float>(x, offset + t.lane() * stride)); });
+}
 
-struct WalksInPacks {
-  static constexpr const char* name = "walks in packs";
-  static constexpr int threads = 32;
-  Global<float> x;
-  void operator()(Thread& t) const { static_cast<void>(gpu::load_pack<4>(x, t.lane() * 4)); }
-};
+auto walks_in_packs(const Tensor& of) {
+  return planted<32>([x = global<float>(of)](Thread& t) { static_cast<void>(gpu::load_pack<4>(x, t.lane() * 4)); });
+}
 
 // Each lane writes 16 neighbouring bytes: in one access, or number by number.
-struct Writes {
-  static constexpr const char* name = "writes";
-  static constexpr int threads = 32;
-  Global<Float16> y;
-  bool in_parts;
-  void operator()(Thread& t) const {
+auto writes(const Tensor& to, bool in_parts) {
+  return planted<32>([=, y = global<Float16>(to)](Thread& t) {
     if (!in_parts) return store_pack<8>(y, t.lane() * 8, gpu::Pack<Float16, 8>{});
     for (int n = 0; n < 8; ++n) y[t.lane() * 8 + n] = Float16{};
-  }
-};
+  });
+}
 
 // Even lanes read once more than odd ones, in every iteration of a loop.
-struct Parts {
-  static constexpr const char* name = "parts";
-  static constexpr int threads = 32;
-  Global<float> x;
-  void operator()(Thread& t) const {
+auto parts(const Tensor& of) {
+  return planted<32>([x = global<float>(of)](Thread& t) {
     for (index_t turn = 0; turn < 3; ++turn) {
       if (t.lane() % 2 == 0) static_cast<void>(load<float>(x, turn * 32 + t.lane()));
       static_cast<void>(load<float>(x, turn * 32 + t.lane()));
     }
-  }
-};
+  });
+}
 
 // A table of 32 columns that is written by rows and read by columns: every lane accesses the same bank, unless
 // `padding` separates the rows.
-struct Turned {
-  static constexpr const char* name = "turned";
-  static constexpr int threads = 32;
-  Global<float> y;
-  int padding;
-  void operator()(Thread& t) const {
+auto turned(const Tensor& to, int padding) {
+  return planted<32>([=, y = global<float>(to)](Thread& t) {
     const Shared<float> table = t.shared<float>(32 * (32 + padding));
     for (int row = 0; row < 32; ++row) store(table, row * (32 + padding) + t.lane(), Number<float>(1.0f));
     t.sync_warp();
     Number<float> sum = load<float>(table, 0);  // the same word for all
     for (int column = 0; column < 32; ++column) sum += load<float>(table, t.lane() * (32 + padding) + column);
     store(y, t.lane(), sum);
-  }
-};
+  });
+}
 
 // The names that kernels give themselves.
 std::set<std::string> names_of_kernels() {
@@ -143,30 +123,30 @@ TEST_CASE("emulator: sectors of planted kernels") {
   for (const Expected& each : std::vector<Expected>{
            {1, 0, 4, 4}, {1, 3, 5, 4}, {2, 0, 8, 4}, {8, 0, 32, 4}, {33, 0, 32, 4}, {0, 5, 1, 1}, {-1, 31, 4, 4}}) {
     CAPTURE(each.stride);
-    const Counters c = counted(Walks{global<float>(x), each.stride, each.offset});
+    const Counters c = counted(walks(x, each.stride, each.offset));
     CHECK(c.global_requests == 1);
     CHECK(c.sectors == each.sectors);
     CHECK(c.least_sectors == each.least);
   }
-  const Counters packs = counted(WalksInPacks{global<float>(x)});
+  const Counters packs = counted(walks_in_packs(x));
   CHECK(packs.global_requests == 1);
   CHECK(packs.sectors == 16);
   CHECK(packs.sectors_written == 0);
   const Tensor y = Tensor::zeros({256}, DType::f16, device);
   for (const bool in_parts : {false, true}) {
-    const Counters c = counted(Writes{global<Float16>(y), in_parts});
+    const Counters c = counted(writes(y, in_parts));
     CHECK(c.global_written == 512);
     CHECK(c.sectors_written == (in_parts ? 128 : 16));
   }
   in_every_order([&] {
-    const Counters parts = counted(Parts{global<float>(x)});
-    CHECK(parts.global_requests == 6);
-    CHECK(parts.sectors == 3 * 4 + 3 * 4);
-    CHECK(parts.least_sectors == 3 * 4 + 3 * 2);
+    const Counters of_parts = counted(parts(x));
+    CHECK(of_parts.global_requests == 6);
+    CHECK(of_parts.sectors == 3 * 4 + 3 * 4);
+    CHECK(of_parts.least_sectors == 3 * 4 + 3 * 2);
   });
-  const Counters turned = counted(Walks{global<float>(x), 33, 0});
-  CHECK(over("walks", turned, {4, 1}).find("walks: 8 times the least sectors, worst at costs.cpp:") == 0);
-  CHECK(over("walks", turned, {8, 1}).empty());
+  const Counters far = counted(walks(x, 33, 0));
+  CHECK(over("walks", far, {4, 1}).find("walks: 8 times the least sectors, worst at costs.cpp:") == 0);
+  CHECK(over("walks", far, {8, 1}).empty());
 }
 
 TEST_CASE("emulator: conflicts of banks in planted kernels") {
@@ -177,9 +157,9 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
     for (const int padding : {0, 1, 2}) {
       CAPTURE(padding);
       gpu::emulator::reset_counters();
-      launch_kernel(Turned{global<float>(y), padding},
-          {.shared_bytes = shared_bytes_for<float>(static_cast<std::size_t>(32 * (32 + padding)))});
-      const Counters c = gpu::emulator::counters().at("turned");
+      launch_kernel(
+          turned(y, padding), {.shared_bytes = shared_bytes_for<float>(static_cast<std::size_t>(32 * (32 + padding)))});
+      const Counters c = gpu::emulator::counters().at("planted");
       const std::uint64_t ways = padding == 0 ? 32 : static_cast<std::uint64_t>(padding);
       CHECK(c.shared_requests == 32 + 1 + 32);
       CHECK(c.least_wavefronts == 32 + 1 + 32);

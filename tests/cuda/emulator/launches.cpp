@@ -1,8 +1,5 @@
 // The number of kernels of a layer, forward and backward. Each launch costs a GPU the time of a small kernel.
-#include <string>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
 #include "nn/transformer.h"

@@ -1,8 +1,6 @@
 // Shared by tests of the emulator.
 #pragma once
 
-#include <fstream>
-
 #include "cuda/emulator/settings.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "tests/support/programs.h"
@@ -10,10 +8,14 @@
 
 namespace whence::test {
 
-inline void says(const std::string& text, const std::vector<std::string>& parts) {
-  CAPTURE(text);
-  for (const std::string& part : parts) CHECK_MESSAGE(has(text, part), part);
-}
+// A kernel of the tests, called "planted".
+template <int of_threads, class F> struct Planted {
+  static constexpr const char* name = "planted";
+  static constexpr int threads = of_threads;
+  F f;
+  void operator()(gpu::Thread& t) const { f(t); }
+};
+template <int threads, class F> Planted<threads, F> planted(const F& f) { return {f}; }
 
 // Returns the emulator's report about a launch, in this order.
 template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {

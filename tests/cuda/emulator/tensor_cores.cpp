@@ -22,14 +22,10 @@ std::string line_of(const std::string& mark) { return test::line_of(mark, "emula
 // Blocks of 64 packs go through two stages of shared memory, one copied while the other is used. The first warp copies
 // all; every thread reads a pack of its neighbour in the other warp.
 enum class Left { nothing, wait, barrier_behind_wait, barrier_before_copy, last_wait };
-struct TwoStages {
-  static constexpr const char* name = "two stages";
-  static constexpr int threads = 64, blocks = 3, stage = threads * 8;
-  static constexpr std::size_t shared_bytes = shared_bytes_for<Float16>(2 * stage);
-  Global<const Float16> x;
-  Global<float> y;
-  Left out;
-  void operator()(Thread& t) const {
+constexpr int threads_of_stages = 64, stage = threads_of_stages * 8;
+auto two_stages(const Tensor& of, const Tensor& to, Left out) {
+  return planted<threads_of_stages>([=, x = global<const Float16>(of), y = global<float>(to)](Thread& t) {
+    constexpr int threads = threads_of_stages, blocks = 3;
     const Shared<Float16> memory = t.shared<Float16>(2 * stage);
     const auto fetch = [&](int block) {
       for (int pack = t.index(); pack < threads && t.warp() == 0; pack += 32)
@@ -48,16 +44,12 @@ struct TwoStages {
       const int neighbour = (t.index() + 32) % threads;
       store(y, block * threads + t.index(), load<float>(memory, block % 2 * stage + neighbour * 8));  // line: use
     }
-  }
-};
+  });
+}
 
 // Copies and loads that do not begin at a multiple of 16 bytes.
-struct Misaligned {
-  static constexpr const char* name = "misaligned";
-  static constexpr int threads = 32;
-  Global<const Float16> x;
-  int to, from, matrix;
-  void operator()(Thread& t) const {
+auto misaligned(const Tensor& of, int to, int from, int matrix) {
+  return planted<32>([=, x = global<const Float16>(of)](Thread& t) {
     const Shared<Float16> memory = t.shared<Float16>(34 * 8);
     cp_async(t, memory, t.lane() * 8 + to, x, t.lane() * 8 + from);  // line: misaligned copy
     cp_async_commit(t);
@@ -65,14 +57,11 @@ struct Misaligned {
     t.sync_warp();
     if (matrix > 0)
       static_cast<void>(ldmatrix(t, memory, t.lane() * 8 - t.lane() / 31 * matrix));  // line: misaligned load
-  }
-};
+  });
+}
 
-struct MixedWarp {
-  static constexpr const char* name = "mixed warp";
-  static constexpr int threads = 32;
-  int kind;
-  void operator()(Thread& t) const {
+auto mixed_warp(int kind) {
+  return planted<32>([=](Thread& t) {
     const Shared<Float16> memory = t.shared<Float16>(32 * 8);
     for (int k = 0; k < 8; ++k) store(memory, t.lane() * 8 + k, gpu::Number<float>(1.0f));
     t.sync_warp();
@@ -82,17 +71,12 @@ struct MixedWarp {
     if (kind == 1 && t.lane() != 3) static_cast<void>(ldmatrix(t, memory, 0));        // line: straight
     if (kind == 1 && t.lane() == 3) static_cast<void>(ldmatrix_trans(t, memory, 0));  // line: transposed
     if (kind == 2) t.lane() == 9 ? t.sync_warp() : gpu::mma<Float16>(t, c, a, 0, 0);  // line: mma of most
-  }
-};
+  });
+}
 
 // The thread's own copy is touched, and its source is changed before the thread waits.
-struct Touches {
-  static constexpr const char* name = "touches";
-  static constexpr int threads = 32;
-  Global<float> x;
-  Global<float> y;
-  int kind;
-  void operator()(Thread& t) const {
+auto touches(const Tensor& of, const Tensor& to, int kind) {
+  return planted<32>([=, x = global<float>(of), y = global<float>(to)](Thread& t) {
     const Shared<float> memory = t.shared<float>(32 * 4);
     cp_async(t, memory, t.lane() * 4, x, t.lane() * 4);  // line: own copy
     cp_async_commit(t);
@@ -102,8 +86,18 @@ struct Touches {
     if (kind == 3) x[t.lane() * 4] = -1.0f;
     cp_async_wait<0>(t);
     store(y, t.lane(), load<float>(memory, t.lane() * 4));
-  }
-};
+  });
+}
+
+// Rows of matrices that are `apart` packs apart.
+auto far_rows(int apart) {
+  return planted<32>([=](Thread& t) {
+    const Shared<Float16> memory = t.shared<Float16>(512);
+    for (int k = t.lane(); k < 512; k += 32) store(memory, k, gpu::Number<float>(0.0f));
+    t.sync_warp();
+    static_cast<void>(ldmatrix(t, memory, t.lane() % 8 * apart * 8));  // line: far rows
+  });
+}
 
 Tensor numbers(index_t count, DType dtype) {
   std::vector<double> values;
@@ -114,11 +108,11 @@ Tensor numbers(index_t count, DType dtype) {
 }  // namespace
 
 TEST_CASE("emulator: copies ahead in two stages, and each wait and barrier that may be forgotten") {
-  const Tensor x = numbers(3 * TwoStages::stage, DType::f16);
+  const Tensor x = numbers(3 * stage, DType::f16);
   const auto said = [&](Left out, std::uint64_t order) {
-    const Tensor y = Tensor::empty({3 * TwoStages::threads}, DType::f32, Device::cuda(0));
-    const std::string text = report(
-        TwoStages{global<const Float16>(x), global<float>(y), out}, {.shared_bytes = TwoStages::shared_bytes}, order);
+    const Tensor y = Tensor::empty({192}, DType::f32, Device::cuda(0));
+    const std::string text =
+        report(two_stages(x, y, out), {.shared_bytes = shared_bytes_for<Float16>(2 * stage)}, order);
     if (text.empty())
       for (std::size_t i = 0; i < 192; ++i)
         CHECK(y.to_vector()[i] == static_cast<double>(i / 64 * 512 + (i + 32) % 64 * 8));
@@ -128,20 +122,20 @@ TEST_CASE("emulator: copies ahead in two stages, and each wait and barrier that 
     CAPTURE(order);
     CHECK(said(Left::nothing, order) == "");
     says(said(Left::wait, order),
-        {"two stages: " + line_of("use"), "reads 2 bytes of shared memory that the copy at " + line_of("copy"),
+        {"planted: " + line_of("use"), "reads 2 bytes of shared memory that the copy at " + line_of("copy"),
             " is still bringing; cp_async_wait of the thread that asked for it is required"});
     const std::string unseen = said(Left::barrier_behind_wait, order);
-    says(unseen, {"two stages: " + line_of("use")});
+    says(unseen, {"planted: " + line_of("use")});
     if (order == 0)
       says(unseen,
           {"reads 2 bytes of shared memory that thread 0 wrote at " + line_of("copy") + ", with no barrier between"});
     const std::string early = said(Left::barrier_before_copy, order);  // reported at the later of the two
-    says(early, {"two stages: ", line_of("copy"), line_of("use")});
+    says(early, {"planted: ", line_of("copy"), line_of("use")});
     if (order == 1)
       says(early, {line_of("copy") + ": thread 31 of block 0: writes 2 bytes of shared memory that thread 63 read at " +
                       line_of("use") + ", with no barrier between"});
     says(said(Left::last_wait, order),
-        {"two stages: " + line_of("copy"), "ends while 2 of its copies are in flight", "cp_async_wait<0> is required"});
+        {"planted: " + line_of("copy"), "ends while 2 of its copies are in flight", "cp_async_wait<0> is required"});
   }
 }
 
@@ -149,15 +143,14 @@ TEST_CASE("emulator: what is in flight may not be touched, not even by its own t
   for (const std::uint64_t order : orders) {
     const auto said = [&](int kind) {
       const Tensor x = numbers(128, DType::f32), y = Tensor::empty({32}, DType::f32, Device::cuda(0));
-      const std::string text = report(
-          Touches{global<float>(x), global<float>(y), kind}, {.shared_bytes = shared_bytes_for<float>(128)}, order);
+      const std::string text = report(touches(x, y, kind), {.shared_bytes = shared_bytes_for<float>(128)}, order);
       return text.empty() ? to_text("lane 1 has ", y.to_vector()[1]) : text;
     };
     const std::string flies = "4 bytes of shared memory that the copy at " + line_of("own copy") + " is still bringing";
-    says(said(0), {"touches: " + line_of("own write"), "writes " + flies});
-    says(said(1), {"touches: " + line_of("own load"), "reads " + flies});
-    says(said(2), {"touches: " + line_of("own second copy"), "writes " + flies});
-    says(said(3), {"touches: " + line_of("own copy"), "the source of this copy has changed before its cp_async_wait"});
+    says(said(0), {"planted: " + line_of("own write"), "writes " + flies});
+    says(said(1), {"planted: " + line_of("own load"), "reads " + flies});
+    says(said(2), {"planted: " + line_of("own second copy"), "writes " + flies});
+    says(said(3), {"planted: " + line_of("own copy"), "the source of this copy has changed before its cp_async_wait"});
     CHECK(said(4) == "lane 1 has 4");
   }
 }
@@ -165,50 +158,52 @@ TEST_CASE("emulator: what is in flight may not be touched, not even by its own t
 TEST_CASE("emulator: misaligned copies and fragment loads, and a warp that meets with different instructions") {
   const Tensor x = numbers(34 * 8, DType::f16);
   const auto said = [&](int to, int from, int matrix) {
-    return report(
-        Misaligned{global<const Float16>(x), to, from, matrix}, {.shared_bytes = shared_bytes_for<Float16>(34 * 8)}, 0);
+    return report(misaligned(x, to, from, matrix), {.shared_bytes = shared_bytes_for<Float16>(34 * 8)}, 0);
   };
   CHECK(said(0, 0, 0) == "");
   CHECK(said(8, 16, 0) == "");
   CHECK(said(0, 0, 8) == "");
   const std::string beside = "an access of 16 bytes at an address that is 4 bytes past a multiple of them";
-  says(said(2, 0, 0), {"misaligned: " + line_of("misaligned copy"), beside});
-  says(said(0, 2, 0), {"misaligned: " + line_of("misaligned copy"), beside});
-  says(said(0, 0, 6), {"misaligned: " + line_of("misaligned load"), "thread 31", beside});
+  says(said(2, 0, 0), {"planted: " + line_of("misaligned copy"), beside});
+  says(said(0, 2, 0), {"planted: " + line_of("misaligned copy"), beside});
+  says(said(0, 0, 6), {"planted: " + line_of("misaligned load"), "thread 31", beside});
   for (const std::uint64_t order : orders) {
     const auto mixed = [&](int kind) {
-      return report(MixedWarp{kind}, {.shared_bytes = shared_bytes_for<Float16>(256)}, order);
+      return report(mixed_warp(kind), {.shared_bytes = shared_bytes_for<Float16>(256)}, order);
     };
-    says(mixed(0), {"mixed warp: " + line_of("mma of half"), "wait in mma", "ended without it"});
-    says(mixed(1), {"mixed warp: ", line_of("straight"), line_of("transposed"), "ldmatrix_trans",
+    says(mixed(0), {"planted: " + line_of("mma of half"), "wait in mma", "ended without it"});
+    says(mixed(1), {"planted: ", line_of("straight"), line_of("transposed"), "ldmatrix_trans",
                        "all lanes of a warp are required in the same one"});
-    says(mixed(2), {"mixed warp: " + line_of("mma of most"), "mma", "sync_warp()"});
+    says(mixed(2), {"planted: " + line_of("mma of most"), "mma", "sync_warp()"});
     CHECK(mixed(3) == "");
   }
 }
 
-TEST_CASE(
-    "emulator: fragments of keys in a lane's order take no more turns of the banks; a phase wrong on one side does") {
+TEST_CASE("emulator: tensor cores and copies ahead are counted, and fragment loads take the turns of their banks") {
   const With costs(settings().costs, true);
-  const auto of = [](index_t rows, std::uint64_t seed) {
-    return on_gpu(random_contiguous({rows, 64}, DType::bf16, seed));
+  const auto counted = [](const char* kernel, const auto& run) {
+    gpu::emulator::reset_counters();
+    run();
+    return gpu::emulator::counters().at(kernel);
   };
-  const Tensor q = of(16, 1), k = of(64, 2), v = of(64, 3);
-  gpu::emulator::reset_counters();
-  const Tensor right = handed_on(q, k, v).s;
-  const gpu::emulator::Counters counted = gpu::emulator::counters().at("handed on");
-  CHECK(counted.mma_16 == 8 * 4 + 4 * 8);              // columns of 8 by steps of 16
-  CHECK(counted.fragment_loads == 4 + 8 * 2 + 4 * 4);  // of q, k and v
-  CHECK(counted.copied_ahead == (16 + 64 + 64) * 128);
-  CHECK(counted.most_ways == 1);
+  const auto of_product = [&](DType operand, index_t depth) {
+    const auto some = [](const Shape& shape) { return on_gpu(Tensor::ones(shape)); };
+    const Tensor a = some({16, depth}), b = some({depth, 8}), c = some({16, 8});
+    return counted("product by maps", [&] { static_cast<void>(product_by_maps(operand, a, b, c)); });
+  };
+  CHECK(of_product(DType::bf16, 16).mma_16 == 1);
+  CHECK(of_product(DType::f32, 8).mma_8 == 1);
+  const auto held = counted("held matrices", [] {
+    static_cast<void>(held_matrices(numbers(256, DType::f16).view({32, 8}, {8, 1})));
+  });
+  CHECK(held.fragment_loads == 2);
+  CHECK(held.copied_ahead == 512);
+  for (const int apart : {1, 2, 8}) {  // a row of 16 bytes is in four banks
+    const auto loads = counted(
+        "far rows", [&] { gpu::launch_kernel(far_rows(apart), {.shared_bytes = shared_bytes_for<Float16>(512)}); });
+    CHECK(loads.most_ways == apart);
+    if (apart > 1) CHECK(gpu::emulator::worst_place(loads.worst_wavefronts) == "worst at " + line_of("far rows"));
+  }
   const std::string table = gpu::emulator::counters_table();
-  for (const char* const column : {"mma k16", "mma k8", "frag. loads", "ahead"}) CHECK(has(table, column));
-  static_cast<void>(handed_on(raw::cast(q, DType::f32), raw::cast(k, DType::f32), raw::cast(v, DType::f32)));
-  CHECK(gpu::emulator::counters().at("handed on").mma_8 == 8 * 8 + 8 * 8);
-
-  gpu::emulator::reset_counters();
-  CHECK(handed_on(q, k, v, true).s.to_vector() != right.to_vector());
-  const gpu::emulator::Counters wrong = gpu::emulator::counters().at("handed on");
-  CHECK(wrong.most_ways == 4);
-  CHECK(gpu::emulator::worst_place(wrong.worst_wavefronts) == "worst at " + test::line_of("keys", "tensor_cores.cu"));
+  says(table, {"mma k16", "mma k8", "frag. loads", "ahead"});
 }

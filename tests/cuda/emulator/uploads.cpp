@@ -1,14 +1,11 @@
 // The bytes that the host sends to a GPU in a step. They grow with the length of a run, never with its square, as no
 // tensor of pairs is made there. Layers share them.
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
 #include "nn/scheme.h"
 #include "nn/transformer.h"
 #include "tests/support/tensors.h"
-#include "tests/support/with.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -49,8 +46,7 @@ std::vector<std::string> schemes() {
 TEST_CASE("uploads: twice the tokens are at most twice the bytes, for every scheme") {
   for (const std::string& scheme : schemes()) {
     for (const bool padded : {false, true}) {
-      CAPTURE(scheme);
-      CAPTURE(padded);
+      INFO(scheme, ", padded ", padded);
       const std::uint64_t few = bytes_sent(scheme, 48, padded), many = bytes_sent(scheme, 96, padded);
       CHECK(many <= 2 * few + 64);
     }

@@ -24,11 +24,6 @@ std::vector<nlohmann::json> results_of(const std::string& what) {
 
 const std::string once = " --threads 1 --repetitions 2", tiny = once + " --heads 2 --head-dim 4";
 
-Tensor named(const NamedTensors& tensors, const std::string& name) {
-  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-  return found == tensors.end() ? Tensor() : found->second;
-}
-
 }  // namespace
 
 TEST_CASE("bench: medians, spreads and lists") {
@@ -80,37 +75,6 @@ TEST_CASE(
       const bool refused = line.at("executor") == "tiled" && dtype != DType::f32;
       CHECK(line.contains("forward_ms") == !refused);
       if (refused) CHECK(line.at("refused") == to_text("no tile programs for ", dtype, " on the CPU"));
-    }
-  }
-}
-
-TEST_CASE("rounding: tiles in f32 differ from f64 at most twice as much as the ops on all pairs") {
-  const auto results = [](CoreCase what, DType dtype, Executor executor) {
-    what.dtype = dtype;
-    AttentionCore core(what, Device::cpu());
-    REQUIRE(core.refusal(executor).empty());
-    (void)core.run(executor);
-    return core.results();
-  };
-  const auto error = [](const Tensor& x, const Tensor& exact) {
-    const Tensor apart = raw::cast(x, DType::f64) - exact;
-    return std::sqrt(sum(apart * apart).item());
-  };
-  const Options options{
-      .schemes = "none,alibi,kerple,t5,cope,forgetting,cable,carope,fire,shaw,transformer_xl,dape(kerple),dape(fire)",
-      .lengths = "512",
-      .heads = 2};
-  for (const CoreCase& what : cases_of(options)) {
-    CAPTURE(what.text());
-    const NamedTensors exact = results(what, DType::f64, Executor::reference),
-                       tiles = results(what, DType::f32, Executor::tiled),
-                       reference = results(what, DType::f32, Executor::reference);
-    for (const std::string name : {"output", "gradient of v", "gradient of q", "gradient of k"}) {
-      CAPTURE(name);
-      // CoPE's gates jump at whole positions, where rounding decides the side.
-      if (what.scheme.starts_with("cope") && (name == "gradient of q" || name == "gradient of k")) continue;
-      const Tensor one = named(exact, name);
-      CHECK(error(named(tiles, name), one) <= 2 * error(named(reference, name), one));
     }
   }
 }

@@ -16,8 +16,7 @@ TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once;
   const auto go_on = [&] { return command + out + (newest_checkpoint(out).empty() ? "" : " --resume"); };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     for (const bool twice : {false, true}) {
-      CAPTURE(signal);
-      CAPTURE(twice);
+      INFO(signal, ", twice ", twice);
       const int lines = count(text_of(log), "\n");
       RunningProgram program(go_on());
       REQUIRE(soon([&] { return count(text_of(log), "\n") > lines || program.has_ended(); }));

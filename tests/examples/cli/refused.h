@@ -1,7 +1,6 @@
 // Refused command lines: properties of each, and the folder in which they run.
 #pragma once
 
-#include <doctest/doctest.h>
 #include <algorithm>
 #include <map>
 

@@ -17,12 +17,12 @@ using namespace std::string_literals;
 
 namespace {
 
-// Saves a model with random weights over bytes, as training does.
-void save_model(const Scratch& scratch, const std::string& scheme) {
+// Saves a model with random weights, as training does.
+void save_model(
+    const Scratch& scratch, const std::string& scheme, const TokeniserPointer& tokeniser = byte_tokeniser()) {
   TransformerOptions options = small(scheme);
-  options.vocabulary = 256;
+  options.vocabulary = tokeniser->vocabulary();
   const auto model = random_decoder(options, DType::f32);
-  const TokeniserPointer tokeniser = byte_tokeniser();
   save_weights(scratch / "weights.safetensors", model->parameters());
   tokeniser->save(scratch / tokeniser_file);
   write_file(scratch / "run.json", text_of({"train", "0", "lm", {}, {}, "", language_facts(options, *tokeniser)}));
@@ -53,12 +53,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
 
 TEST_CASE("what a prompt has that the tokeniser does not know is said, by generate and look") {
   const Scratch scratch("generate-unknown");
-  const TokeniserPointer tokeniser = character_tokeniser({" ", "a", "b", "c", "d", "e", "f", "g", "h"}, "here");
-  TransformerOptions options = small("rope");
-  options.vocabulary = tokeniser->vocabulary();
-  save_weights(scratch / "weights.safetensors", random_decoder(options, DType::f32)->parameters());
-  tokeniser->save(scratch / tokeniser_file);
-  write_file(scratch / "run.json", text_of({"train", "0", "lm", {}, {}, "", language_facts(options, *tokeniser)}));
+  save_model(scratch, "rope", character_tokeniser({" ", "a", "b", "c", "d", "e", "f", "g", "h"}, "here"));
   const std::string run = scratch.folder.string(), draw = "generate --tokens 3 --quiet " + run + " --prompt ";
   CHECK(done(draw + "'abc h'").err.empty());
   CHECK(has(done(draw + "'abc née'").err, "--prompt: 2 of 7"));

@@ -1,5 +1,4 @@
 // Files that are no text, or are hostile; Ctrl-C during reading; odd names of files.
-#include <unistd.h>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>

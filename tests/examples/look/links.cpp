@@ -54,14 +54,3 @@ TEST_CASE("look: links that do not fit are left out by queries, those with small
       CHECK(std::ranges::count(few.rows[0], static_cast<index_t>(entry.b / 9 % 9)) == 1);
   }
 }
-
-TEST_CASE("look: the command, on checkpoints") {
-  const Scratch scratch("look long");
-  const std::string page = scratch / "page.html";
-  const std::string run = scratch / "run";
-  train_flip_flop(run, "--steps 8 --keep-checkpoints 0");
-  (void)done("look --checkpoints 3 '" + run + "' --out '" + page + "'");
-  const std::string text = text_of(page);
-  for (const char* label : {"\"label\":\"step 0\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
-    CHECK_MESSAGE(has(text, label), label);
-}

@@ -10,7 +10,6 @@ import math
 import os
 import pathlib
 import re
-import shlex
 import struct
 import subprocess
 import sys
@@ -263,18 +262,10 @@ def test_story(page):
         equal(label, words.split(), first(knob["stops"][0]["rows"], probe=label.split()[0])["value"][:knob["i"] + 1])
 
 @on("cope", "cdape", "scheme alibi", "scheme rope", "scheme stick_breaking")
-def test_knob(page, folder):
-    """Eleven stops reached by key: the page shows its data for each, and these are the numbers of `look --edit` for the same edit."""
+def test_knob(page):
+    """Eleven stops reached by key: the page shows its data for each."""
     knob = page.data["knob"]
     stops, seen = knob["stops"], knob["i"] + 1
-    for stop in stops[::5]:
-        words = shlex.split(page.data["command"])[1:]
-        words += [*([] if "--dtype" in words else ["--dtype", "f64"]), "--edit", stop["edit"]]
-        lines = subprocess.run([WHENCE, *words], check=True, capture_output=True, text=True, cwd=folder).stdout.splitlines()
-        ends = next(line for line in lines if line.startswith(stop["edit"] + " ")).rsplit(None, 2)[1:]
-        for found, wanted in zip(ends, (stop["predicted"], stop["real"])):  # a quantity made of constants has no gradient
-            same = found == "-" if wanted is None else math.isclose(float(found), wanted, rel_tol=2e-3, abs_tol=1e-12)
-            assert same, f"{stop['edit']}: {ends}; {wanted} expected"
     page.show(view="story", digits="true")
     page.press("[data-focus=knob]", "End", "Home")
     quantity = page.texts(".turn .strips svg", "getAttribute('aria-label')")[0].split(f" of query {knob['i']}: ")[0]
@@ -328,7 +319,6 @@ def test_paths(page):
     equal("norms", page.texts(".paths td:nth-child(4)", "title"), [at(each, "norm") for each in [*route["paths"], route]])
     along = [at(each, "along") for each in route["paths"]]
     equal("along", page.texts(".paths td:nth-child(5)", "title"), [*along, at(route, "norm")])
-    equal("the parts along the whole add up to it", [sum(along)], [at(route, "norm")])
     assert "scores" in page.texts(".paths code")[0], "the chain of the first path"
 
 @on("equation5")
@@ -492,11 +482,9 @@ def test_logits(page):
     data, count = page.data, len(page.data["logits"]["parts"])
     for entry in (data["logits"]["tokens"][0], data["logits"]["tokens"][-1]):
         page.show(view="logit", i=entry["token"], digits="true")
-        parts, answers = numbers(entry, "parts"), len(entry["answers"])
+        parts = numbers(entry, "parts")
         equal("differences", page.texts(".edits td:nth-child(4)", "title"), [a - b for a, b in zip(parts[:count], parts[count:])])
         computed_equal(page)
-        equal("sum", [sum(parts[:count])], [numbers(entry, "logits")[-answers]])
-        equal("share", [numbers(entry, "shares")[-answers]], [data["predictions"][entry["token"]]["wanted"][1]])
     if data["patches"]:
         page.show(view="patch", layer=0, head=0)
         output = [each["place"] for each in first(data["patches"]["maps"], name="output")["outcomes"]]

@@ -1,17 +1,14 @@
 // Small models with a sequence for look, and checks of every look.
 #pragma once
 
-#include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/subject.h"
 #include "examples/whence/verify/scheme_texts.h"
-#include "tensor/error.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
 
@@ -29,7 +26,7 @@ inline look::Subject subject_with(const TransformerOptions& options, index_t len
   subject.targets = random_tokens(1, length, options.vocabulary, 2);
   subject.texts.assign(static_cast<std::size_t>(length), "a");
   subject.answers.assign(static_cast<std::size_t>(length), "b");
-  subject.outputs.assign(static_cast<std::size_t>(options.vocabulary), "b");
+  for (index_t k = 0; k < options.vocabulary; ++k) subject.outputs.emplace_back(1, static_cast<char>('a' + k));
   return subject;
 }
 
@@ -51,8 +48,7 @@ inline void train_flip_flop(const std::string& out, const std::string& more) {
 template <class F> void for_every_scheme(std::initializer_list<bool> kinds, const F& f) {
   for (const std::string& text : promised_texts()) {
     for (const bool causal : kinds) {
-      CAPTURE(text);
-      CAPTURE(causal);
+      INFO(text, ", causal ", causal);
       TransformerOptions options = small(text);
       options.causal = causal;
       std::optional<look::Subject> subject;

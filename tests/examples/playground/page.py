@@ -77,15 +77,6 @@ def page(path, tmp_path_factory):
     assert not page.errors and not asked, f"the page asks the network, or has errors: {asked}, {page.errors}"
 
 
-def test_start(page, path):
-    """The engine's numbers of the untrained models are those of the program."""
-    place = "gates layer=0 head=0 i=28 j=8"
-    ours = answers(NATIVE, [{"ask": "begin", "model": 0, "scheme": "cope", "dim": 32}, {"ask": "look", "model": 0}, {"ask": "value", "model": 0, "what": place}])
-    page.show(path, "i=28&j=8&quantity=gates")
-    page.until("document.querySelector('aside tbody tr')")
-    assert float(page.get(VALUE_OF_GATES)) == pytest.approx(ours[2]["value"], rel=1e-3)
-
-
 VALUE_OF_GATES = "[...document.querySelectorAll('aside tbody tr')].find((row) => row.textContent.includes('1 gates')).children[1].textContent"
 
 

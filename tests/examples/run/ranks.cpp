@@ -3,7 +3,6 @@
 
 #include "examples/whence/run/shared_training.h"
 #include "nn/training/training.h"
-#include "tensor/ranks/ranks.h"
 #include "tests/support/json.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/schemes.h"
@@ -35,11 +34,7 @@ std::vector<Taken> taken(
     model.initialise(3);
     MixedPrecision mixed(model, precision, {.weight_decay = 0.1}, {.initial = loss_scale});
     const MakeBatch batch = [](std::int64_t part) {  // with different numbers of targets
-      const index_t sequences = 1 + part % 3;
-      const Tensor tokens = Tensor::empty({sequences, 7}, DType::i64);
-      const Stream random(1, "ranks", static_cast<std::uint64_t>(part));
-      for (index_t i = 0; i < tokens.numel(); ++i)
-        tokens.data<index_t>()[i] = random.below(static_cast<std::uint64_t>(i), 11);
+      const Tensor tokens = random_tokens(1 + part % 3, 7, 11, static_cast<std::uint64_t>(part));
       return TrainingBatch{{tokens, tokens}, tokens.numel(), tokens.numel()};
     };
     const LossOf loss_of = [&](const TrainingBatch& given, std::int64_t part) {
@@ -97,11 +92,8 @@ TEST_CASE("ranks: the order of a step's parts is a tree of halves, not a row") {
   const LossOf loss_of = [&](const TrainingBatch&, std::int64_t part) {
     return sum(model.w * Tensor::full({1}, gradients[(part - 1) % 4]));
   };
-  TrainingStep step(precision,
-      [](std::int64_t) {
-        return TrainingBatch{{}, 1, 1};
-      },
-      loss_of, {.accumulate = 4, .clip = 1e30});
+  const auto batch = [](std::int64_t) { return TrainingBatch{.counted = 1, .tokens = 1}; };
+  TrainingStep step(precision, batch, loss_of, {.accumulate = 4, .clip = 1e30});
   CHECK(step.take(1, 0).gradient_norm == 0);
 }
 

@@ -27,8 +27,7 @@ template <class Check> void for_many(const std::string& name, Reading reading, c
   std::iota(lengths.begin(), lengths.end(), 1);
   for (const index_t length : {63, 64, 65, 127, 128, 129, 255, 256, 257, 499, 500}) lengths.push_back(length);
   for (const index_t length : lengths) {
-    CAPTURE(name);
-    CAPTURE(length);
+    INFO(name, ", length ", length);
     for (std::uint64_t number = 0; number < 25; ++number) {
       Draw draw(Stream(5, name, number));
       const Tokens string = problem.draw(draw, length, reading);
@@ -137,8 +136,7 @@ TEST_CASE("chomsky: strings and answers that the data's source makes, and those 
            {"cycle_navigation", "011210", "2"}, {"stack_manipulation", "01100232", "011020000"},
            {"missing_duplicate", "10011021", "0"}, {"binary_addition", "100102101", "1011120000", paper},
            {"bucket_sort", "421302214", "011222344"}, {"compute_sqrt", "100010", "101"}}) {
-    CAPTURE(each.problem);
-    CAPTURE(each.string);
+    INFO(each.problem, ", string ", each.string);
     const Reading reading = each.reading.value_or(reading_of(problem_of(each.problem)));
     CHECK(problem_of(each.problem).answer(tokens(each.string), reading) == tokens(each.answer));
   }

@@ -22,13 +22,6 @@ TransformerOptions small_model(const Task& task, double dropout = 0) {
   return with(task.model(), choice);
 }
 
-std::vector<double> numbers_of(const Module& module) {
-  std::vector<double> numbers;
-  for (const Module::Parameter& parameter : module.parameters())
-    std::ranges::copy(parameter.tensor.to_vector(), std::back_inserter(numbers));
-  return numbers;
-}
-
 // The weights after some steps in f64, `parts` batches to a step.
 std::vector<double> trained(const Task& task, std::int64_t batch, std::int64_t parts, double clip) {
   Transformer model(small_model(task));
@@ -38,11 +31,7 @@ std::vector<double> trained(const Task& task, std::int64_t batch, std::int64_t p
   options.seed = 4, options.quiet = true;
   const TaskStudy study(task, {.batch = batch});
   static_cast<void>(train(job_of(study, model, options), options));
-  return numbers_of(model);
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  return test::distance(Tensor::of(a, {std::ssize(a)}, DType::f64), Tensor::of(b, {std::ssize(b)}, DType::f64));
+  return test::numbers_of(model);
 }
 
 }  // namespace
@@ -55,9 +44,9 @@ TEST_CASE("training: parts of a step make the step of one large batch, of unequa
   for (const double clip : {1e9, 0.05}) {
     const std::vector<double> whole = trained(*task, 12, 1, clip), in_parts = trained(*task, 3, 4, clip),
                               one_by_one = trained(*task, 1, 12, clip);
-    CHECK(largest_difference(whole, in_parts) < 1e-12);
-    CHECK(largest_difference(whole, one_by_one) < 1e-12);
-    CHECK(largest_difference(whole, trained(*task, 6, 1, clip)) > 1e-4);  // half of the data is another run
+    CHECK(test::distance(whole, in_parts) < 1e-12);
+    CHECK(test::distance(whole, one_by_one) < 1e-12);
+    CHECK(test::distance(whole, trained(*task, 6, 1, clip)) > 1e-4);  // half of the data is another run
   }
 }
 

@@ -159,19 +159,14 @@ TEST_CASE("probe: --describe prints what a file must hold, and such a file runs"
 
 TEST_CASE("probe: draws are written, and taken from the file where it has them") {
   const Scratch scratch("probe-draws");
-  Tensors tensors = without(cope_tensors(), "table");
+  const Tensors tensors = without(without(cope_tensors(), "table"), "cotangent_logits");
   const Tensor positions = Tensor::of({0, 2, 4, 6, 50}, {5}, DType::f64);
-  for (const char* base : {"relative", "shaw", "t5", "fire", "kerple", "transformer_xl"})
-    (void)probed(scratch, with(tensors, "drawn", positions), "--init 3", to_text("randomised(", base, ", length=64)"));
   const std::string scheme = "randomised(rope, length=64)";
-  for (const std::string executor : {"reference", "strips"}) {
-    CAPTURE(executor);
-    if (executor == "strips") tensors.erase("cotangent_logits");
-    const std::string way = "--executor " + executor;
+  for (const std::string way : {"--executor reference", "--executor strips"}) {
+    CAPTURE(way);
     const Tensors first = probed(scratch, tensors, way, scheme);
     const std::vector<double> drawn = first.at("drawn").to_vector();
-    CHECK(drawn.size() == 5);
-    CHECK(std::is_sorted(drawn.begin(), drawn.end()));
+    CHECK((drawn.size() == 5 && std::ranges::is_sorted(drawn)));
     CHECK(distance(probed(scratch, with(tensors, "drawn", first.at("drawn")), way, scheme), first, {"output"}) == 0);
     const Tensors other = probed(scratch, with(tensors, "drawn", positions), way, scheme);
     CHECK(test::distance(other.at("drawn"), positions) == 0);
@@ -287,20 +282,11 @@ TEST_CASE("compare: a share is of the tensor's own numbers, and whole numbers ar
   CHECK(compare(whole(49999), {{"n", f32({50000})}}).code == 1);
 }
 
-TEST_CASE("compare: what probe computed beside files and maps of names; those that do not fit are refused") {
+TEST_CASE("compare: files and maps of names that do not fit are refused") {
   const Scratch scratch("against");
-  Tensors theirs = probed(scratch, cope_tensors());
-  write(scratch / "ours", theirs);
-  write(scratch / "mine", theirs);
+  write(scratch / "ours", probed(scratch, cope_tensors()));
   const std::string probe = "compare " + scratch / "ours" + " " + scratch / "mine";
-  CHECK(has(done(probe).out, "difference in 21"));
-  theirs["pattern"] = 1.001 * theirs["pattern"];
-  write(scratch / "mine", theirs);
-  const Outcome found = ran(probe);
-  CHECK(found.code == 1);
-  CHECK(has(found.out, "pattern, at [0,0,0,0]: 1"));
-  CHECK(done(probe + " --tolerance 0.01").code == 0);
-
+  std::filesystem::copy(scratch / "ours", scratch / "mine");
   for (const auto& [names, why] :
       std::vector<std::pair<std::string, std::string>>{{"[]", "names: "}, {R"({"pos": "positions"})", "\"pos\""},
           {R"({"gates": "gatse"})", "mean 'gates'?"}, {R"({"gates": "positions"})", "\"gradient.gates\""}}) {

@@ -2,7 +2,6 @@
 #include "autograd/inspect/capture.h"
 #include "nn/attention/distances.h"
 #include "nn/attention/plan.h"
-#include "nn/transformer.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/schemes.h"
 

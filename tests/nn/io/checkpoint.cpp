@@ -306,9 +306,8 @@ TEST_CASE("all that does not fit is listed at once, and nothing is changed") {
         if (key == "whence.optimizer") value = seal;
     });
   });
-  for (const char* const part : {"head.weight f32 [1,3]", "foot.weight [1,3]", "head.bias is f64 [1] in weights.safe",
-           "mlp.in.bias is f32 [7]", "lacks first.head.bias"})
-    CHECK_MESSAGE(has(message, part), message);
+  says(message, {"head.weight f32 [1,3]", "foot.weight [1,3]", "head.bias is f64 [1] in weights.safe",
+                    "mlp.in.bias is f32 [7]", "lacks first.head.bias"});
   saved.model.freeze("head.*");
   Adam partial(saved.model);
   CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &partial),
@@ -322,8 +321,7 @@ TEST_CASE("one flipped bit anywhere in any file of a checkpoint is refused with 
     const std::string path = saved.folder + "/" + name;
     for (std::size_t byte = 0; byte < fs::file_size(path); ++byte) {
       const std::size_t bit = 8 * byte + byte * 5 % 8;
-      CAPTURE(name);
-      CAPTURE(bit);
+      INFO(name, ", bit ", bit);
       const FlippedBit flipped(path, bit);
       CHECK(has(
           error_text<InputError>([&] { load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam); }), name));
@@ -335,27 +333,18 @@ TEST_CASE("one flipped bit anywhere in any file of a checkpoint is refused with 
 
 TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what nothing proves is damaged") {
   Saved saved("believed");
-  {
-    const Notes none(false);
-    load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
-    CHECK(none.notes.empty());
-  }
+  const auto load = [&] { load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam); };
   for (const std::string& name : files_in(saved.folder)) {
-    CAPTURE(name);
     const std::string path = saved.folder + "/" + name, seal = read_safetensors(path).seal;
     const FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // in a number
-    CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
-        doctest::Contains((path + ": is damaged").c_str()), FileError);
     const Notes accepted(true);
-    load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
+    load();
     REQUIRE(accepted.notes.size() == 1);
-    CHECK(accepted.notes[0].starts_with(path + ": is damaged"));
-    CHECK(accepted.notes[0].find(seal) != std::string::npos);
+    CHECK((accepted.notes[0].starts_with(path + ": is damaged") && has(accepted.notes[0], seal)));
   }
   const std::string path = saved.folder + "/weights.safetensors";
   remove_seal(path);
-  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
-      doctest::Contains((path + ": is damaged").c_str()), FileError);
+  CHECK(error_text<FileError>(load).starts_with(path + ": is damaged"));
 }
 
 TEST_CASE("weights with NaN load with a note of tensor and count; others' with a note that nothing proves them") {

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "nn/io/checkpoint.h"
-#include "nn/io/files.h"
 #include "tests/support/notes.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
@@ -117,55 +116,39 @@ TEST_CASE("safetensors cut off at any length are refused") {
 
 TEST_CASE("a header length beyond the file is refused before it is allocated") {
   const Scratch scratch("length");
-  refuses(scratch, "", "0 bytes; 8 bytes");
-  refuses(scratch, framed(2, ""), "8 bytes; 8 bytes");
-  refuses(scratch, framed(0, "{}"), "byte 0 is 0; 2");
-  refuses(scratch, framed(7, "{}"), "0 is 7 but 2");
-  refuses(scratch, framed(1, "{}"), "2 or more");
-  refuses(scratch, framed((1ull << 63) - 1, "{}"), "at most 100000000");
-  refuses(scratch, framed(~0ull, "{}"), "byte 0 is 18446744073709551615");
-  refuses(scratch, framed(100'000'001, "{}"), "at most 100000000");
-  refuses(scratch, framed(100'000'000, "{}"), "file cut");
-  refuses(scratch, framed(2, "[]"), "byte 8 does");
-  refuses(scratch, framed(4, "{} x"), "its byte 4");
-  refuses(scratch, framed(3, "{\"a"), "no JSON");
+  const std::pair<std::string, const char*> rows[] = {{"", "0 bytes; 8 bytes"}, {framed(2, ""), "8 bytes; 8 bytes"},
+      {framed(0, "{}"), "byte 0 is 0; 2"}, {framed(7, "{}"), "0 is 7 but 2"}, {framed(1, "{}"), "2 or more"},
+      {framed((1ull << 63) - 1, "{}"), "at most 100000000"}, {framed(~0ull, "{}"), "byte 0 is 18446744073709551615"},
+      {framed(100'000'001, "{}"), "at most 100000000"}, {framed(100'000'000, "{}"), "file cut"},
+      {framed(2, "[]"), "byte 8 does"}, {framed(4, "{} x"), "its byte 4"}, {framed(3, "{\"a"), "no JSON"}};
+  for (const auto& [bytes, part] : rows) refuses(scratch, bytes, part);
 }
 
 TEST_CASE("headers of another form, and dimensions that are no counts, are refused") {
   const Scratch scratch("form");
-  const auto refuses = [&](const std::string& json, const char* part, std::size_t data = 4) {
-    ::refuses(scratch, with_header(json, data), part);
-  };
   const std::string good = entry("[1]", "[0,4]");
   CHECK(refusal(scratch / "x", with_header("{\"x\":" + good + "}", 4)).empty());
-  refuses("{\"x\":" + good + ",\"x\":" + good + "}", "field 'x'");
-  refuses(R"({"__metadata__":{},"__metadata__":{}})", "field '__metadata__'", 0);
-  refuses(R"({"__metadata__":{"a":1}})", "'a' is 1", 0);
-  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", "field 'a'", 0);
-  refuses(R"({"__metadata__":[]})", "'__metadata__' is", 0);
-  refuses(R"({"x":{"dtype":"F32","shape":[1]}})", "field 'data_offsets'");
-  refuses(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})", "field 'more'");
-  refuses(R"({"x":null})", "'x' is");
-  refuses(R"({"x":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", "field 'dtype'");
-  refuses(R"({"x":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", "field 'shape'");
-  refuses(R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "shape holds");
-  refuses(one("[true]", "[0,4]"), "shape holds");
-  refuses(one("[-1]", "[0,4]"), "shape holds -1");
-  refuses(one("[1.5]", "[0,4]"), "shape holds 1.5");
-  refuses(one("[18446744073709551616]", "[0,4]"), "holds 1.8446744073709552e+19");
-  refuses(one("[\"1\"]", "[0,4]"), "shape holds \"1\"");
   CHECK(refusal(scratch / "x", with_header(one("[]", "[0,4]"), 4)).empty());
-  refuses(one("[1]", "[0]"), "another length");
-  refuses(one("[1]", "[0,4,8]"), "data_offsets has");
-  refuses(one("[1,1,1,1,1,1,1]", "[0,4]"), "shape has");
-  refuses("{\"\xFF\":" + good + "}", "no JSON");
-  refuses("{\"x\":" + good + "}" + std::string("\0garbage", 8), "header: holds");
-  refuses(R"({"a\u0000b":)" + good + "}", "called 'a?b'");
-  refuses(R"({"../x":)" + good + "}", "called '../x'");
-  refuses(one("[1]", "[0,4]", std::string(10'000'000, 'A')), "dtype 'AAAA");
+  for (const auto& [metadata, part] : {std::pair(R"({"a":1})", "'a' is 1"), {R"({"a":{"b":"c"}})", "field 'a'"},
+           {R"([])", "'__metadata__' is"}, {R"({},"__metadata__":{})", "field '__metadata__'"}})
+    refuses(scratch, with_header(to_text(R"({"__metadata__":)", metadata, "}")), part);
+  const std::pair<std::string, const char*> rows[] = {{"{\"x\":" + good + ",\"x\":" + good + "}", "field 'x'"},
+      {R"({"x":{"dtype":"F32","shape":[1]}})", "field 'data_offsets'"},
+      {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})", "field 'more'"},
+      {R"({"x":null})", "'x' is"}, {R"({"x":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", "field 'dtype'"},
+      {one("1", "[0,4]"), "field 'shape'"}, {one("[[1]]", "[0,4]"), "shape holds"},
+      {one("[true]", "[0,4]"), "shape holds"}, {one("[-1]", "[0,4]"), "shape holds -1"},
+      {one("[1.5]", "[0,4]"), "shape holds 1.5"},
+      {one("[18446744073709551616]", "[0,4]"), "holds 1.8446744073709552e+19"},
+      {one("[\"1\"]", "[0,4]"), "shape holds \"1\""}, {one("[1]", "[0]"), "another length"},
+      {one("[1]", "[0,4,8]"), "data_offsets has"}, {one("[1,1,1,1,1,1,1]", "[0,4]"), "shape has"},
+      {"{\"\xFF\":" + good + "}", "no JSON"}, {"{\"x\":" + good + "}" + std::string("\0garbage", 8), "header: holds"},
+      {R"({"a\u0000b":)" + good + "}", "called 'a?b'"}, {R"({"../x":)" + good + "}", "called '../x'"},
+      {one("[1]", "[0,4]", std::string(10'000'000, 'A')), "dtype 'AAAA"}};
+  for (const auto& [json, part] : rows) refuses(scratch, with_header(json, 4), part);
   std::string deep = R"({"x":)";
   for (int i = 0; i < 1'000'000; ++i) deep += R"({"a":)";
-  refuses(deep, "field 'a'");
+  refuses(scratch, with_header(deep, 4), "field 'a'");
 }
 
 TEST_CASE("a header of a million names is refused in one line of 500 characters at most") {
@@ -221,23 +204,26 @@ TEST_CASE("the seal is what anyone can compute, and notices every flipped bit an
 
 TEST_CASE("shapes that overflow, and data that overlap or leave holes, are refused") {
   const Scratch scratch("data");
-  const auto refuses = [&](const std::string& json, std::size_t data, const char* part) {
-    ::refuses(scratch, with_header(json, data), part);
+  const auto two = [](const std::string& first, const std::string& second) {
+    return "{\"a\":" + first + ",\"b\":" + second + "}";
   };
-  refuses(one("[4294967296,4294967296]", "[0,0]"), 0, "at extent 4294967296");
-  refuses(one("[4611686018427387904,8,0]", "[0,0]"), 0, "overflow at");
-  refuses(one("[0,4611686018427387904,8]", "[0,0]"), 0, "overflow at");
-  refuses(one("[18446744073709551615]", "[0,0]"), 0, "shape holds 18446744073709551615");
-  refuses(one("[2]", "[0,4]"), 4, "has 4 bytes; 8");
-  refuses(one("[1]", "[0,4]"), 8, "4 of 8 data");
-  refuses(one("[1]", "[4,8]"), 8, "begins at 4");
-  refuses(one("[1]", "[4,0]"), 4, "from 4 to 0");
-  refuses(one("[1]", "[0,4]"), 0, "begin <= end <= 0");
-  refuses(one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "data_offsets holds 18446744073709551612");
-  refuses("{\"a\":" + entry("[2]", "[0,8]") + ",\"b\":" + entry("[2]", "[4,12]") + "}", 12, "begins at 4");
-  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[0,4]") + "}", 4, "neither hole");
-  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[8,12]") + "}", 12, "neither hole");
-  refuses(one("[1]", "[0,1]", "U8"), 1, "'U8'; F16");
+  struct Row {
+    std::string json;
+    std::size_t data;
+    const char* part;
+  };
+  for (const Row& row : std::vector<Row>{{one("[4294967296,4294967296]", "[0,0]"), 0, "at extent 4294967296"},
+           {one("[4611686018427387904,8,0]", "[0,0]"), 0, "overflow at"},
+           {one("[0,4611686018427387904,8]", "[0,0]"), 0, "overflow at"},
+           {one("[18446744073709551615]", "[0,0]"), 0, "shape holds 18446744073709551615"},
+           {one("[2]", "[0,4]"), 4, "has 4 bytes; 8"}, {one("[1]", "[0,4]"), 8, "4 of 8 data"},
+           {one("[1]", "[4,8]"), 8, "begins at 4"}, {one("[1]", "[4,0]"), 4, "from 4 to 0"},
+           {one("[1]", "[0,4]"), 0, "begin <= end <= 0"}, {one("[1]", "[0,1]", "U8"), 1, "'U8'; F16"},
+           {one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "data_offsets holds 18446744073709551612"},
+           {two(entry("[2]", "[0,8]"), entry("[2]", "[4,12]")), 12, "begins at 4"},
+           {two(entry("[1]", "[0,4]"), entry("[1]", "[0,4]")), 4, "neither hole"},
+           {two(entry("[1]", "[0,4]"), entry("[1]", "[8,12]")), 12, "neither hole"}})
+    refuses(scratch, with_header(row.json, row.data), row.part);
   write_bytes(scratch / "x", framed(one("[2]", "[0,2]", "BOOL").size(), one("[2]", "[0,2]", "BOOL") + "\x01\x07"));
   CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "x"), doctest::Contains("7 at element 1"), FileError);
   const std::string empties =

@@ -102,11 +102,10 @@ TEST_CASE("init: moments, bounds and texts") {
   for (const double value : cut.to_vector()) REQUIRE(std::abs(value - 1) <= 1.0);
   CHECK(mean_and_deviation(cut).second == doctest::Approx(0.5 * 0.8796).epsilon(0.01));  // of a normal cut at 2: 0.8796
   for (const double value : Init::fan_in(16).draw({1000}, stream).to_vector()) REQUIRE(std::abs(value) <= 0.25);
-  CHECK(Init::fan_in(16).text() == "uniform(-0.25, 0.25)");
-  CHECK(Init::normal(0, 0.02).text() == "normal(0, 0.02)");
-  CHECK(inits_of(Initialisation::gpt2, 8, 32, 2).mlp_out.text() == "normal(0, 0.01)");  // 0.02 / sqrt(2 layers * 2)
-  CHECK(Init::zeros().text() == "zeros");
-  CHECK(Init::constant(0.5).text() == "constant(0.5)");
+  const std::pair<Init, const char*> texts[] = {{Init::fan_in(16), "uniform(-0.25, 0.25)"}, {Init::zeros(), "zeros"},
+      {Init::normal(0, 0.02), "normal(0, 0.02)"}, {Init::constant(0.5), "constant(0.5)"},
+      {inits_of(Initialisation::gpt2, 8, 32, 2).mlp_out, "normal(0, 0.01)"}};  // 0.02 / sqrt(2 layers * 2)
+  for (const auto& [init, text] : texts) CHECK(init.text() == text);
   CHECK_THROWS_WITH_AS(static_cast<void>(Init::normal(0, -1)), doctest::Contains("deviation -1"), Error);
   CHECK_THROWS_WITH_AS(static_cast<void>(Init::uniform(1, 0)), doctest::Contains("low <= high"), Error);
 }

@@ -126,13 +126,6 @@ TEST_CASE("later: xpos counts from the middle of each sequence, whatever else is
             slice(shown(xpos, alone, "rotated_k"), 0, 1, 2)) == 0);
 }
 
-TEST_CASE("rope without a rotated pair is none, and with all of them rope") {
-  const AttendInputs inputs = random_inputs(9);
-  for (const auto& [text, same] :
-      {std::pair{"rope(keep=0)", "none"}, {"rope(keep=0.4)", "none"}, {"rope(keep=1)", "rope"}})
-    CHECK(distance(Bare(text).logits(inputs), Bare(same).logits(inputs)) == 0);  // 0.4 of two pairs is none
-}
-
 TEST_CASE("later: the length that dynamic and longrope follow is a number of tokens, wherever their positions begin") {
   for (const char* text :
       {"rope(scaling=dynamic, factor=2, original=4)",

@@ -32,8 +32,7 @@ Tensor bias_at(const std::string& text, const std::vector<double>& distances, DT
 TEST_CASE("with all parameters at 0, or put inside their bounds from there, biases and gradients are finite") {
   for (const std::string text : {"kerple", "kerple(form=power)", "fire(width=4)", "t5", "alibi"}) {
     for (const double value : {0.0, -1.0}) {
-      CAPTURE(text);
-      CAPTURE(value);
+      INFO(text, ", value ", value);
       const Bare scheme(text);
       for (const Module::Parameter& parameter : scheme.root().parameters()) {
         kernels(Device::cpu()).fill(parameter.tensor.detach(), value);
@@ -47,14 +46,14 @@ TEST_CASE("with all parameters at 0, or put inside their bounds from there, bias
   }
 }
 
-TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length") {
+TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length; no pair is none") {
   const AttendInputs inputs = random_inputs(9);
   const Tensor rope = Bare("rope").logits(inputs).detach();
   for (const std::string text : {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)",
-           "yarn(dynamic=yes, original=30)", "rope(scaling=dynamic, factor=2, original=30)"}) {
-    CAPTURE(text);
-    CHECK(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13);
-  }
+           "yarn(dynamic=yes, original=30)", "rope(scaling=dynamic, factor=2, original=30)", "rope(keep=1)"})
+    CHECK_MESSAGE(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13, text);
+  for (const char* text : {"rope(keep=0)", "rope(keep=0.4)"})  // 0.4 of two pairs is none
+    CHECK(distance(Bare(text).logits(inputs), Bare("none").logits(inputs)) == 0);
   CHECK(distance(Bare("yarn(dynamic=yes, original=8)").logits(inputs).detach(), rope) > 1e-3);
   // The run's dynamic factor equals a fixed factor for its length.
   CHECK(distance(Bare("yarn(dynamic=yes, original=6)").logits(inputs).detach(),

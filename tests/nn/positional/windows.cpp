@@ -34,9 +34,7 @@ TEST_CASE("window: equal to a mask of the caller, by every executor, with and wi
            "cdape(kerple)", "hard_attention", "cope_alibi"})
     for (const bool causal : {true, false})
       for (const index_t n : {1, 4, 100}) {
-        CAPTURE(scheme);
-        CAPTURE(causal);
-        CAPTURE(n);
+        INFO(scheme, ", causal ", causal, ", n ", n);
         const Bare inside(scheme), windowed(to_text("window(", scheme, ", n=", n, ")"));
         if (inside.claims().causal_only && !causal) continue;
         for (const Module::Parameter& each : inside.root().parameters()) windowed.set(each.path, each.tensor);

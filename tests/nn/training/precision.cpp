@@ -2,8 +2,6 @@
 // checkpoints that resume to the same bits.
 #include "nn/training/precision.h"
 
-#include <filesystem>
-
 #include "examples/whence/study/task_study.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
@@ -118,7 +116,7 @@ TEST_CASE("loss scale: grows after good steps, halves where gradients overflow, 
   again.update(false, 10);
   const std::string text = error_text<NotFinite>([&] { again.update(false, 11); });
   for (const char* part : {"at step 11 with a loss scale of 2;", "bf16", "learning rate"})
-    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+    CHECK_MESSAGE(has(text, part), text);
   CHECK_THROWS_WITH_AS(LossScale({.initial = 3}), doctest::Contains("loss scale: 3"), InputError);
   CHECK_THROWS_WITH_AS(LossScale({.growth_steps = 0}), doctest::Contains("growth after 0"), InputError);
 }
@@ -156,13 +154,13 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
     return sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32));
   };
   const std::string forward = error_text<NotFinite>([&] { (void)train(job, options); });
-  CHECK_MESSAGE(forward.find("--precision bf16") != std::string::npos, forward);
+  CHECK_MESSAGE(has(forward, "--precision bf16"), forward);
   // A finite loss whose gradient alone is infinite: 1e5 through a cast to f16.
   job.loss_of = [&](const TrainingBatch&, std::int64_t) {
     return sum(cast(model.weight + sum(model.still), DType::f32) * 1e30) * 1e-25;
   };
   const std::string backward_overflow = error_text([&] { (void)train(job, options); });
-  CHECK_MESSAGE(backward_overflow.find("at step 17") != std::string::npos, backward_overflow);
+  CHECK_MESSAGE(has(backward_overflow, "at step 17"), backward_overflow);
   // The search for the first op that is not finite ignores overflows of the loss scale.
   options.check_finite = true;
   CHECK(error_text([&] { (void)train(job, options); }) == backward_overflow);

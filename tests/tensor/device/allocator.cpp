@@ -2,7 +2,6 @@
 #include "tensor/device/allocator.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -82,20 +81,6 @@ TEST_CASE("sentinels tell when a kernel wrote past its output") {
   CHECK_FALSE(x.storage().guards_intact());
 }
 
-namespace {
-
-class Refusing final : public BlockSource {
- public:
-  void* take(std::size_t bytes) override { return left-- > 0 ? std::aligned_alloc(64, bytes) : nullptr; }
-  void give_back(void* block, std::size_t) noexcept override { std::free(block); }
-  Room room() const override { return {}; }
-  const char* name() const override { return "memory"; }
-  bool host_may_read() const override { return true; }
-  int left = 0;
-};
-
-}  // namespace
-
 #ifndef WHENCE_SANITIZED
 // A separate process, which the case below starts: it uses up all its memory, and a fork of this process could inherit
 // locks that its other threads hold.
@@ -131,24 +116,3 @@ TEST_CASE("giving back needs no memory: common blocks, those of a pool, and thos
   CHECK_MESSAGE(ended.code == 42, ended.out);
 }
 #endif
-
-TEST_CASE("a refused block leaves the allocator as it was, whichever it is, in a pool or not") {
-  for (const bool in_pool : {false, true}) {
-    for (int given = 0; given < 5; ++given) {
-      Refusing source;
-      Allocator allocator(source);
-      source.left = given;
-      const Allocator::Pool pool = in_pool ? allocator.open_pool() : 0;
-      std::vector<void*> held;
-      CHECK_THROWS_AS(while (true) held.push_back(allocator.allocate(std::size_t{70} << 10)), OutOfMemory);
-      CHECK(static_cast<int>(held.size()) == given);
-      CHECK(allocator.statistics().live == held.size() * Allocator::block_size(std::size_t{70} << 10));
-      CHECK(allocator.largest(9).size() == held.size());
-      for (void* block : held) allocator.deallocate(block, std::size_t{70} << 10);
-      CHECK(allocator.statistics().live == 0);
-      if (in_pool) allocator.close_pool(), allocator.release_pool(pool);
-      allocator.release_cached();
-      CHECK(allocator.statistics().reserved == 0);
-    }
-  }
-}

@@ -53,8 +53,7 @@ TEST_CASE("device choice: tokens are drawn one by one on the CPU where its estim
   MachineOptions options;
   options.precision = "bf16";
   const std::string text = placement_of(options, *small).text;
-  for (const char* part : {"0.087 ms", "20 GB/s", "0.37 ms", "2 layers", "precision: bf16"})
-    CHECK_MESSAGE(has(text, part), text);
+  says(text, {"0.087 ms", "20 GB/s", "0.37 ms", "2 layers", "precision: bf16"});
 }
 
 TEST_CASE("device choice: a GPU that cannot be used is refused with the cause") {
@@ -62,7 +61,7 @@ TEST_CASE("device choice: a GPU that cannot be used is refused with the cause") 
   const std::string text = error_text([] { (void)Tensor::zeros({2}, DType::f32, Device::cuda(0)); });
   if (!facts.refusal.empty()) {
     CHECK(has(text, "device: cuda:0"));
-    CHECK(text.find(facts.refusal) != std::string::npos);
+    CHECK(has(text, facts.refusal));
     CHECK(text.ends_with(facts.advice + ", or use cpu"));
     CHECK(error_text([] { (void)raw::to_device(Tensor::ones({2}), Device::cuda(0)); }) == text);
   } else {

@@ -1,7 +1,6 @@
 // Rows of kernels that read and add at indices, at positions, by distances, and along the keys of a convolution. Except
 // for rows that are added, their numbers on the CPU are judged as ops, by the references and duals of autograd/check.
 #include "tensor/convolution.h"
-#include "tensor/kernels.h"
 #include "tensor/pairs.h"
 #include "tests/tensor/kernels/table.h"
 

@@ -99,8 +99,7 @@ KernelCases all_kernel_cases() {
 }
 
 void for_each_way(const KernelCase& row, const std::function<void(const Draw&)>& f) {
-  CAPTURE(row.kernel);
-  CAPTURE(row.name);
+  INFO(row.kernel, ", name ", row.name);
   for (const DType dtype : row.dtypes) {
     CAPTURE(std::string(to_string(dtype)));
     for (const Layout layout : row.any_strides ? layouts : std::vector{Layout::contiguous}) {

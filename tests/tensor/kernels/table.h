@@ -3,10 +3,6 @@
 // (tests/cuda/emulator/costs.cpp).
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "tensor/kernels.h"
 #include "tests/support/tensors.h"
 

@@ -1,8 +1,6 @@
 // Sums over ranks, which are threads here, and the detection of launchers.
-#include <map>
 
 #include "examples/whence/machine/ranks.h"
-#include "tensor/ranks/ranks.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/tensors.h"
 
@@ -48,8 +46,7 @@ TEST_CASE(
     "ranks: a sum is that of a balanced tree over them, bit for bit, in 2 log2 W exchanges of 2 (W - 1) / W bytes") {
   for (const int size : {1, 2, 4, 8}) {
     for (const index_t numbers : {0, 1, 3, 8, 1001, 300001}) {
-      CAPTURE(size);
-      CAPTURE(numbers);
+      INFO(size, ", numbers ", numbers);
       check_sums<float>(size, numbers);
       check_sums<double>(size, numbers);
     }

@@ -5,7 +5,6 @@
 #include "nn/positional/alibi_slopes.h"
 #include "nn/scheme_registry.h"
 #include "tests/support/json.h"
-#include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
