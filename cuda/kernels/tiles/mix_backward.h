@@ -271,6 +271,8 @@ template <class T, int beside, int slots, int parts, Makes what, bool drops> str
       arrive();
       each<ahead>([&](auto n) { read(8 * walk.begin_step ^ (Walk::first_column + n)); });
     }
+    // Dropout has the loop of masks alone: registers do not suffice for both.
+    const auto is_inside = [&](int n) { return !drops && walk.inside(n); };
     int step = walk.begin_step;
     const auto walk_on = [&](auto inside) {
       do {
@@ -307,9 +309,9 @@ template <class T, int beside, int slots, int parts, Makes what, bool drops> str
           d.store(t, walk, result, step);
         if constexpr (!makes_scores) x.store(t, walk, pattern, step);
         put_sums(t, warp, 8 * (mix_steps - step) + t.lane() / 4, sums);
-      } while (++step < walk.end_step && walk.inside(step) == inside);
+      } while (++step < walk.end_step && is_inside(step) == inside);
     };
-    while (step < walk.end_step) walk.inside(step) ? walk_on(std::true_type{}) : walk_on(std::false_type{});
+    while (step < walk.end_step) is_inside(step) ? walk_on(std::true_type{}) : walk_on(std::false_type{});
     cp_async_wait<0>(t);
     if (walk.begin_step < walk.end_step) put_sums(t, warp, 8 * (mix_steps - walk.end_step) + t.lane() / 4, sums);
     if (!of_weights) return;
