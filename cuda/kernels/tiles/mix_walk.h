@@ -99,7 +99,7 @@ template <class M> struct MixPlace {
   int first_block;               // of pairs, of half 0 at step 0
   int begin_step, end_step;      // steps that have keys
   int begin_stored, end_stored;  // steps whose columns are stored for half 0; half 1's are one less
-  int begin_inside, end_inside;  // steps of which nothing is masked: all queries see its keys, and the key after them
+  int begin_inside, end_inside;  // steps of which nothing is masked: all queries see their half, and the key after it
   int begin, end;                // keys [begin, end) are present
 
   // taps: a walk of several continues the one before. Its first step makes what that had in registers.
@@ -117,8 +117,8 @@ template <class M> struct MixPlace {
     begin_stored = (keys.begin - key) / 8, end_stored = (keys.end - key) / 8;
     begin_step = larger(taps > 1 ? -1 : 0, begin_stored - 2);
     end_step = empty() ? begin_step : smaller(mix_steps, end_stored + 1);
-    begin_inside = larger(begin_step + 1, (larger(begin, token + 15 - mix.facts.before) - key + 7) >> 3);
-    end_inside = query + 16 > mix.facts.queries ? 0 : (smaller(end, token + mix.facts.after + 1) - key - 9) >> 3;
+    begin_inside = larger(begin_step + 1, (larger(begin, token + 7 - mix.facts.before) - key + 7) >> 3);
+    end_inside = query + 16 > mix.facts.queries ? 0 : (smaller(end, token + mix.facts.after + 9) - key - 9) >> 3;
   }
   WHENCE_HD bool empty() const { return begin_stored >= end_stored; }
   WHENCE_HD bool has_keys(int step, int half) const { return step + half >= begin_stored && step + half < end_stored; }
