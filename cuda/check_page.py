@@ -66,8 +66,8 @@ COUNTERS = {"gpu__time_duration.sum": "ns", "sm__inst_executed.avg.per_cycle_act
 def counters_of_kernels(said):
     """[[kernel, number of each of COUNTERS], ...] of the last launch of each kernel, from `ncu --csv --page raw`.
     >>> words = ['"Kernel Name",' + ",".join(f'"{name}"' for name in COUNTERS), '"",' + ",".join(['""'] * len(COUNTERS))]
-    >>> counters_of_kernels("\\n".join([*words, '"void kernel<whence::gpu::MixScores<T, 3>>(T1)",' + ",".join(f'"{n},000"' for n in range(len(COUNTERS)))]))
-    [['MixScores', 0.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0, 7000.0]]
+    >>> counters_of_kernels("\\n".join([*words, '"void kernel<whence::gpu::MixForward<T, 3>>(T1)",' + ",".join(f'"{n},000"' for n in range(len(COUNTERS)))]))
+    [['MixForward', 0.0, 1000.0, 2000.0, 3000.0, 4000.0, 5000.0, 6000.0, 7000.0]]
     """
     rows = list(csv.reader(line for line in said.splitlines() if line.startswith('"')))
     if len(rows) < 3:

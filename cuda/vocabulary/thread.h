@@ -12,12 +12,15 @@
 #include "tensor/shape.h"
 #include "tensor/tensor.h"
 
-// Before a loop whose code nvcc shall not repeat: what several warps run must fit into the caches of instructions.
+// Before a loop whose code nvcc shall repeat so often, or not: what several warps run must fit into the caches of
+// instructions.
 #ifdef __CUDA_ARCH__
-#define WHENCE_ROLLED _Pragma("unroll 1")
+#define WHENCE_PRAGMA(text) _Pragma(#text)
+#define WHENCE_UNROLLED(times) WHENCE_PRAGMA(unroll(times))
 #else
-#define WHENCE_ROLLED
+#define WHENCE_UNROLLED(times)
 #endif
+#define WHENCE_ROLLED WHENCE_UNROLLED(1)
 
 #ifndef __CUDACC__
 // Global, Shared, Number, Thread, load, store as below, which also count their use

@@ -202,9 +202,8 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
     const Tensor& given_d_output, std::span<const Tensor> d) {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  using Pattern = MixPattern<T, beside, slots, parts, false>;
-  using Scores = MixScores<T, slots>;
-  constexpr bool whole = Pattern::whole;
+  constexpr bool whole = beside == 0;
+  using Pattern = MixBackward<T, beside, slots, parts, whole ? Makes::all : Makes::pattern, false>;
   static_assert(sizeof(T) > 2 || (Pattern::shared_bytes <= shared_bytes_of_mix_pieces &&
                                      MixPieces<T, true>::shared_bytes(most_mix_pieces) <= shared_bytes_of_mix_pieces));
   using ToKeys = PairSums<T, width, SumsOf::keys>;
@@ -269,10 +268,11 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
     mix.group = group, mix.scores = given.template blocks<const M>(scores, group);
     const auto of = [&]<class P>(Type<P>, const Tensor& pairs) { return given.template blocks<P>(pairs, group); };
     const auto make_pattern = [&](auto drops) {
-      launch_kernel(MixPattern<T, beside, slots, parts, drops>{mix, given.dropout, row_blocks,
-                        of(Type<const T>{}, d_pattern), of(Type<T>{}, pattern), of(Type<T>{}, d_logits),
-                        global<std::int32_t>(signs), part(0, of_weights), table_slices, u_slices},
-          {.blocks = mix.blocks(), .shared_bytes = Pattern::shared_bytes});
+      using Body = MixBackward<T, beside, slots, parts, whole ? Makes::all : Makes::pattern, drops>;
+      launch_kernel(
+          Body{mix, of(Type<const T>{}, d_pattern), of(Type<T>{}, pattern), of(Type<T>{}, d_logits),
+              global<std::int32_t>(signs), part(0, of_weights), table_slices, u_slices, {}, given.dropout, row_blocks},
+          {.blocks = mix.blocks(), .shared_bytes = Body::shared_bytes});
     };
     given.dropout ? make_pattern(std::true_type{}) : make_pattern(std::false_type{});
     const auto sum_to_keys = [&](const Tensor& pairs, const Tensor& rows, const SharedHeads& to, C scale) {
@@ -283,10 +283,12 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
           {.blocks = ToKeys::blocks(group, facts), .shared_bytes = ToKeys::shared_bytes});
     };
     sum_to_keys(pattern, d_output, of_value, C(1));
-    if constexpr (!whole)
-      launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores),
-                        global<const std::int32_t>(signs), part(0, of_weights), u_slices, first_columns},
+    if constexpr (!whole) {
+      using Scores = MixBackward<T, beside, slots, parts, Makes::scores, false>;
+      launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), {}, of(Type<T>{}, d_scores), global<std::int32_t>(signs),
+                        part(0, of_weights), {}, u_slices, first_columns},
           {.blocks = mix.blocks(), .shared_bytes = Scores::shared_bytes});
+    }
     sum_to_keys(d_scores, given.query, of_key, facts.scale);
     if (d[At::query].defined())
       launch_kernel(ToQueries{facts, group, of(Type<const T>{}, d_scores), head_rows<const T>(given.key, heads),

@@ -5,8 +5,8 @@
 //   dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d x t] = sum dpre_d[c] X_x[c + t - left]
 //   dtable, du: dA and dpre by distance; du of columns near the first key by column, too
 // A sum over pairs is a product, too, whose depth is the 16 pairs. Sums by distance have a factor of 0 and 1, which picks
-// the pairs of 15 diagonals. With one tap, one kernel makes all of this (MixPattern). With three, dX of a column depends
-// on dA of those around it: a first kernel makes P, dA, dW2, and the signs of hidden, a second the rest (MixScores).
+// the pairs of 15 diagonals. With one tap, one kernel makes all of this. With three, dX of a column depends on dA of
+// those around it: a first kernel makes the pattern P, dA, dW2, dtable, and the signs of hidden, a second the rest.
 #pragma once
 
 #include "cuda/kernels/tiles/mix_walk.h"
@@ -60,55 +60,6 @@ WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers
     });
   });
 }
-
-// From dA to dX of a column: W2 and W1 as transposed right factors, and dpre.
-template <class T, int taps, int parts> struct MixAdjoint {
-  using C = compute_t<T>;
-  using M = Mixed<T>;
-  using Before = Registers<FragmentA<T>, 2>;                   // dpre as a left factor
-  using Transposed = Registers<Registers<Register<T>, 2>, 4>;  // and as right factors
-  Registers<Registers<Register<T>, 8>, taps> output;
-  Registers<Registers<Register<T>, 8>, taps * parts> input;
-  Register<T> one, slope;
-
-  template <class Walk> WHENCE_HD void load(Thread& t, const Walk& walk) {
-    one = pack_two<T>(1.0f, 1.0f), slope = pack_two<T>(walk.mix.slope, walk.mix.slope);
-    each<8>([&](auto r) {
-      const int d = r / 2 * 8 + t.lane() / 4, k = r % 2 * 8 + t.lane() % 4 * 2;
-      each<taps>([&](auto tap) { output[tap][r] = pack_two<T>(walk.output(d, k, tap), walk.output(d, k + 1, tap)); });
-      const int e = r / 4 * 16 + r % 2 * 8 + t.lane() % 4 * 2, l = r / 2 % 2 * 8 + t.lane() / 4;
-      each<taps * parts>([&](auto n) { input[n][r] = pack_two<T>(walk.input(e, l, n), walk.input(e + 1, l, n)); });
-    });
-  }
-  // Makes dpre. d: columns of dA, the first that reads this one last. value(sum, b, half): leaky'.
-  template <class F>
-  WHENCE_HD void before_leaky(
-      Thread& t, const Registers<FragmentA<T>, taps>& d, Before& before, Transposed& transposed, const F& value) const {
-    each<4>([&](auto b) {
-      FragmentC<T> sum;
-      each<taps>([&](auto tap) {
-        mma<T>(t, sum, d[Nth<taps - 1 - tap>{}], output[tap][Nth<2 * b>{}], output[tap][Nth<2 * b + 1>{}]);
-      });
-      each<2>([&](auto half) {
-        const Register<T> of = value(pack_two<T>(sum[Nth<2 * half>{}], sum[Nth<2 * half + 1>{}]), b, half);
-        before[Nth<b / 2>{}][Nth<half + b % 2 * 2>{}] = of, transposed[b][half] = movmatrix<T>(t, of);
-      });
-    });
-  }
-  // y += W1 dpre
-  template <int part>
-  WHENCE_HD void add(Thread& t, Registers<FragmentC<T>, 2>& y, const Registers<Before, taps>& before, Nth<part>) const {
-    each<taps>([&](auto tap) {
-      each<2>([&](auto s) {
-        each<2>([&](auto k) {
-          constexpr Nth<tap * parts + part> of_tap{};
-          mma<T>(t, y[k], before[Nth<taps - 1 - tap>{}][s], input[of_tap][Nth<4 * s + 2 * k>{}],
-              input[of_tap][Nth<4 * s + 2 * k + 1>{}]);
-        });
-      });
-    });
-  }
-};
 template <class T, class C> WHENCE_HD FragmentA<T> packed(const Registers<Registers<C, 4>, 2>& y) {
   FragmentA<T> of;
   each<4>(
@@ -121,32 +72,35 @@ template <class To, class From> WHENCE_HD FragmentA<To> recast(const FragmentA<F
   return as;
 }
 
-// With one tap everything: P takes the place of dP in memory. With three, the part before MixScores.
-template <class T, int beside, int slots, int parts, bool drops> struct MixPattern {
+enum class Makes : unsigned char { all, pattern, scores };  // all: with one tap
+template <class T, int beside, int slots, int parts, Makes what, bool drops> struct MixBackward {
   using C = compute_t<T>;
   using M = Mixed<T>;
   using Walk = MixWalk<M, beside, slots, parts>;
   using Slots = typename Walk::Slots;
   using SlotsOfD = MixSlots<T, slots, 1>;
-  static constexpr bool whole = beside == 0;
-  static constexpr const char* name = whole ? "gradient of the mix" : "pattern of the mix";
-  static constexpr int threads = head_threads, taps = Walk::taps,
-                       blocks_at_once = parts == 1 && slots == 3 ? 3 - beside : 0;
+  using Weights = Registers<Register<T>, 8>;
+  static constexpr bool makes_pattern = what != Makes::scores, makes_scores = what != Makes::pattern;
+  static constexpr const char* name = makes_scores ? "gradient of the mix" : "pattern of the mix";
+  static constexpr int threads = head_threads, taps = Walk::taps, ahead = Walk::ahead,
+                       blocks_at_once = parts == 1 && slots == 3 ? 3 - beside : 0, words = 4 * Thread::warp_size;
   static constexpr std::size_t shared_bytes =
-      Walk::shared_bytes + shared_bytes_for<T>(DiagonalFactors<T>::numbers) + shared_bytes_for<M>(Slots::of_block) +
-      shared_bytes_for<T>(SlotsOfD::of_block) + (whole ? 0 : shared_bytes_for<std::int32_t>(4 * threads));
+      shared_bytes_for<T>(DiagonalFactors<T>::numbers) + shared_bytes_for<M>(Slots::of_block) +
+      shared_bytes_for<T>(SlotsOfD::of_block) +
+      (makes_pattern ? Walk::shared_bytes : shared_bytes_for<std::int32_t>(2 * words * head_warps));
 
   MixFacts<M> mix;
-  PairDropout<C> dropout;
-  RowBlocks<C> norms;
-  PairBlocks<const T> d_pattern;
+  PairBlocks<const T> given;             // dP - delta, or dA
   PairBlocks<T> pattern, result;         // result: dX, or dA
-  Global<std::int32_t> signs;            // [warp, mix_steps + 1, lane, 4], of three taps
+  Global<std::int32_t> signs;            // of three taps: [warp, mix_steps + 1, column / 2, lane]
   Global<C> of_weights, of_table, of_u;  // slices of each warp, or null
+  Global<C> of_first = nullptr;          // [b queries mix_hidden]: dpre of the first key's column, or null
+  PairDropout<C> dropout = {};
+  RowBlocks<C> norms = {};
 
   struct Sums {  // of a lane
-    Registers<Registers<FragmentC<T>, 4>, taps> output;
-    Registers<Registers<FragmentC<T>, 4>, whole ? parts : 1> input;
+    Registers<Registers<FragmentC<T>, 4>, makes_pattern ? taps : 1> output;
+    Registers<Registers<FragmentC<T>, 4>, makes_scores ? taps * parts : 1> input;
     Registers<FragmentC<T>, 2> table;
     Registers<FragmentC<T>, 4> u;
   };
@@ -155,277 +109,233 @@ template <class T, int beside, int slots, int parts, bool drops> struct MixPatte
     Walk walk(t, mix);
     if (walk.empty()) return;
     const DiagonalFactors<T> diagonals(t);
-    walk.begin(t);
-    const Slots x(t);
-    const SlotsOfD d(t);
-    Shared<std::int32_t> words{};
-    if constexpr (!whole) {
-      words = t.shared<std::int32_t>(4 * threads) + 4 * t.index();
-      store_pack<4>(words, 0, Pack<std::int32_t, 4>{});
-    }
-    const MixPlace& place = walk.place;
-    MixAdjoint<T, 1, parts> adjoint;
-    if constexpr (whole) adjoint.load(t, walk);
+    const Slots x(t, mix.facts.heads);
+    const SlotsOfD d(t, mix.facts.heads);
+    Shared<std::int32_t> word_slots{};
     Registers<Registers<Number<C>, slots>, 2> norm;
-    each<2>([&](auto half) { each<slots>([&](auto s) { norm[half][s] = of_row(t, walk, half, s, 0); }); });
+    Registers<Weights, taps> output;  // right factors: of heads, and of hidden numbers
+    Registers<Weights, taps * parts> input;
+    const Register<T> one = pack_two<T>(1.0f, 1.0f), slope = pack_two<T>(mix.slope, mix.slope);
+    if constexpr (makes_pattern) {
+      walk.prepare(t);
+      each<2>([&](auto half) { each<slots>([&](auto s) { norm[half][s] = of_row(t, walk, half, s, 0); }); });
+    } else {
+      word_slots = t.shared<std::int32_t>(2 * words * head_warps) + 2 * words * t.warp();
+      t.sync();
+    }
+    if constexpr (makes_scores) {
+      each<taps>([&](auto n) {
+        output[n] = Walk::template to_hidden<T>(t, [&](int k, int column) { return walk.output(k, column, n); });
+      });
+      each<taps * parts>([&](auto n) {
+        input[n] = Walk::template to_heads<T>(t, [&](int k, int column) { return walk.input(k, column, n); });
+      });
+    }
     Sums sums;
-    Registers<FragmentA<T>, taps> heads;  // the last columns of dA, whose rows are heads
+    // The last columns, of dA and of X: the rows of a factor are pairs, or heads.
+    Registers<FragmentA<T>, taps> d_pairs, d_heads;
+    Registers<Registers<FragmentA<T>, parts>, taps> x_heads;
+    Registers<Registers<FragmentA<T>, 2>, taps> before;  // dpre
+    const index_t warp = t.block() * head_warps + t.warp(), first_word = warp * (mix_steps + 1) * words;
     const auto fetch = [&](int step) {
       // P takes the place of dP, so what lies behind the last step belongs to another block.
-      if (!whole || step < mix_steps) x.fetch(t, walk, mix.scores, step), d.fetch(t, walk, d_pattern, step);
+      if (what != Makes::all || step < mix_steps) x.fetch(t, walk, mix.scores, step), d.fetch(t, walk, given, step);
+      if constexpr (!makes_pattern)
+        cp_async<std::int32_t, 4>(t, word_slots, (step & 1) * words + t.lane() * 4, signs,
+            first_word + (step + 1) * words + t.lane() * 4, step < mix_steps);
       cp_async_commit(t);
     };
     const auto arrive = [&] { cp_async_wait<0>(t), t.sync_warp(); };
-    fetch(place.begin_step);
-    if (beside > 0 && place.begin_step < place.end_step) {
-      arrive();
-      each<Walk::ahead>([&](auto n) { walk.read(t, x, place.begin_step, Walk::first_column + n); });
-    }
-    const index_t warp = t.block() * head_warps + t.warp();
-    for (int step = place.begin_step; step < place.end_step; ++step) {
-      if (beside == 0) arrive();
-      fetch(step + 1), walk.begin_step(t, step);
-      const auto seen = walk.seen(step, t);
-      std::uint64_t staying = 0;
-      WHENCE_ROLLED
-      for (int k = 0; drops && k < 2 * slots; ++k) {  // half k / slots
-        const int head = smaller(k % slots * 4 + t.lane() % 4, walk.head_count() - 1);
-        const std::uint64_t bits = dropout.template staying<8>(mix.facts, place.b * walk.head_count() + head,
-            place.query + k / slots * 8 + t.lane() / 4, place.key + 8 * (step + k / slots));
-        staying |= bits << (8 * k);
-      }
-      std::uint32_t word = 0;
-      WHENCE_ROLLED
-      for (int n = step == place.begin_step ? Walk::first_column : 0; n < 8; ++n) {
-        if (beside > 0 && n + Walk::ahead == 8) arrive();
-        std::uint32_t bits;
-        const auto y = walk.logits(t, x, step, n, bits);
-        if constexpr (!whole) {
-          word = n % 2 == 0 ? bits : word | bits >> 8;
-          if (n % 2 == 1) words[n / 2] = static_cast<std::int32_t>(word);
-        }
-        FragmentA<T> p = d.pairs(t, walk, step, n), a;
-        Registers<FragmentC<T>, 2> d_a;
+    // Reads the columns of X and, if they are given, of dA, which may be in the next step.
+    const auto read_heads = [&](int at) {
+      Registers<FragmentA<T>, parts> last;
+      each<parts>([&](auto part) { last[part] = recast<T, M>(x.heads(t, at, part)); });
+      push(x_heads, last);
+    };
+    const auto read = [&](int at) {
+      if constexpr (makes_pattern)
+        walk.read(t, x, at);
+      else
+        push(d_pairs, d.pairs(t, at)), read_heads(at);
+    };
+    // bits: the signs of the hidden column, made or given
+    const auto make = [&](int step, int n, std::uint64_t staying, std::uint32_t& bits, auto inside) {
+      if (beside > 0 && n + ahead == 8) arrive();
+      read(8 * step ^ (n + ahead));
+      const int key = walk.key + 8 * step + n;  // of half 0
+      FragmentA<T> p, ones = diagonals.of(t, n);
+      Registers<FragmentC<T>, 2> d_a;
+      if constexpr (makes_pattern) {
+        const auto y = walk.logits(t, step, n, bits, inside);
+        p = d.pairs(t, 8 * step ^ n);
         each<4>([&](auto r) {
-          const auto given = unpack_two<T>(p[r]);
+          constexpr int half = r % 2;
+          const auto without_delta = unpack_two<T>(p[r]);
+          const bool seen = inside || walk.sees(t, half, key + 8 * half);
           Registers<Number<C>, 2> own;
           each<2>([&](auto e) {
-            constexpr int s = r / 2 * 2 + e, half = r % 2;
+            constexpr int s = r / 2 * 2 + e;
             if constexpr (s < slots) {
-              const Number<C> logit =
-                  seen[Nth<half>{}].has(n) ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(Walk::nothing);
+              const Number<C> logit = seen ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(Walk::nothing);
               const Number<C> of = ex2_approx(logit * Walk::in_powers - norm[Nth<half>{}][Nth<s>{}]);
-              Number<C> without_delta = e == 0 ? given.low : given.high;
+              Number<C> d_of = e == 0 ? without_delta.low : without_delta.high;
               own[e] = of;
               if constexpr (drops) {
                 const Number<C> share = staying >> (8 * (half * slots + s) + n) & 1 ? dropout.factor : C(0);
-                without_delta = without_delta * share + (share - 1.0f) * of_row(t, walk, half, s, RowBlocks<C>::rows);
+                d_of = d_of * share + (share - 1.0f) * of_row(t, walk, half, s, RowBlocks<C>::rows);
                 own[e] = of * share;
               }
-              d_a[Nth<r / 2>{}][Nth<r % 2 * 2 + e>{}] = of * without_delta;
+              d_a[Nth<r / 2>{}][Nth<r % 2 * 2 + e>{}] = of * d_of;
             }
           });
           p[r] = pack_two<T>(own[Nth<0>{}], own[Nth<1>{}]);
         });
-        a = packed<T>(d_a);
+        const FragmentA<T> own = packed<T>(d_a);
         t.sync_warp();  // lanes of heads that do not exist have read others' numbers
-        d.put(t, walk, step, n, a);
+        d.put(t, 8 * step ^ n, own);
         t.sync_warp();
-        push(heads, d.heads(t, walk, step, n));
-        FragmentA<T> ones;
-        if (whole || step >= 0) {
-          const FragmentA<T>& last = heads[Nth<taps - 1>{}];
-          ones = diagonals.of(t, n);
-          if (of_table) each<2>([&](auto k) { mma<T>(t, sums.table[k], ones, last[k], last[Nth<k + 2>{}]); });
-          if (of_weights)  // of hidden column n - beside, which dA of the last columns has read
-            each<4>([&](auto b) {
-              const FragmentA<M>& of = walk.hidden[Nth<0>{}][Nth<b / 2>{}];
-              const Register<T> upper = movmatrix<T>(t, recast_two<T, M>(of[Nth<b % 2 * 2>{}])),
-                                lower = movmatrix<T>(t, recast_two<T, M>(of[Nth<b % 2 * 2 + 1>{}]));
-              each<taps>([&](auto tap) { mma<T>(t, sums.output[tap][b], heads[Nth<taps - 1 - tap>{}], upper, lower); });
-            });
-        }
-        if constexpr (!whole) {
-          x.put(t, walk, step, n, p);  // X of this column is in registers
-        } else {
-          Registers<typename MixAdjoint<T, 1, parts>::Before, 1> before;
-          typename MixAdjoint<T, 1, parts>::Transposed transposed;
-          Registers<FragmentA<T>, 1> own;
-          own[Nth<0>{}] = a;
-          adjoint.before_leaky(t, own, before[Nth<0>{}], transposed, [&](Register<T> sum, auto b, auto half) {
-            return times_two<T>(sum, where_negative<T, M>(walk.hidden[Nth<0>{}][Nth<b / 2>{}][Nth<half + b % 2 * 2>{}],
-                                         adjoint.slope, adjoint.one));
+        push(d_heads, d.heads(t, 8 * step ^ n));
+        const FragmentA<T>& last = d_heads[Nth<taps - 1>{}];
+        each<2>([&](auto k) { mma<T>(t, sums.table[k], ones, last[k], last[Nth<k + 2>{}]); });
+        each<4>([&](auto b) {  // of hidden column n - beside, which dA of the last columns has read
+          const FragmentA<M>& of = walk.hidden[Nth<0>{}][Nth<b / 2>{}];
+          const Register<T> upper = movmatrix<T>(t, recast_two<T, M>(of[Nth<b % 2 * 2>{}])),
+                            lower = movmatrix<T>(t, recast_two<T, M>(of[Nth<b % 2 * 2 + 1>{}]));
+          each<taps>([&](auto tap) { mma<T>(t, sums.output[tap][b], d_heads[Nth<taps - 1 - tap>{}], upper, lower); });
+        });
+        if constexpr (makes_scores)
+          push(d_pairs, own), read_heads(8 * step ^ n);
+        else
+          x.put(t, 8 * step ^ n, p);  // X of this column is in registers
+      } else {
+        each<4>([&](auto r) {
+          const auto two = unpack_two<T>(d_pairs[Nth<0>{}][r]);
+          d_a[Nth<r / 2>{}][Nth<r % 2 * 2>{}] = two.low, d_a[Nth<r / 2>{}][Nth<r % 2 * 2 + 1>{}] = two.high;
+        });
+      }
+      if constexpr (makes_scores) {
+        Registers<FragmentA<T>, 2> last;  // dpre of column n + beside
+        each<4>([&](auto b) {
+          FragmentC<T> sum;
+          each<taps>([&](auto tap) {
+            mma<T>(t, sum, d_pairs[Nth<taps - 1 - tap>{}], output[tap][Nth<2 * b>{}], output[tap][Nth<2 * b + 1>{}]);
           });
-          if (of_u)
-            each<4>([&](auto b) { mma<T>(t, sums.u[b], ones, transposed[b][Nth<0>{}], transposed[b][Nth<1>{}]); });
-          Registers<FragmentA<T>, parts> d_x;
-          each<parts>([&](auto part) {
-            if (of_weights) {
-              const FragmentA<T> of = recast<T, M>(x.heads(t, walk, step, n, part));
-              each<4>([&](auto b) {
-                mma<T>(t, sums.input[part][b], of, transposed[b][Nth<0>{}], transposed[b][Nth<1>{}]);
-              });
+          Registers<Register<T>, 2> transposed;
+          each<2>([&](auto half) {
+            const auto leaky = [&] {
+              if constexpr (makes_pattern)
+                return where_negative<T, M>(walk.hidden[Nth<0>{}][Nth<b / 2>{}][Nth<half + b % 2 * 2>{}], slope, one);
+              else
+                return where_negative<T, Float16>(bits << (2 * b + half), slope, one);
+            };
+            Register<T> value = times_two<T>(pack_two<T>(sum[Nth<2 * half>{}], sum[Nth<2 * half + 1>{}]), leaky());
+            if constexpr (beside > 0 && !inside) {
+              const int at = key + beside + 8 * half;
+              if (!walk.has_hidden(t, half, at)) value = {};
+              if (at == walk.begin && of_first && step >= 0) put_first(t, walk, half, 8 * b, value);
+              if (at == walk.begin) ones[Nth<2 * half>{}] = ones[Nth<2 * half + 1>{}] = {};  // it has separate sums
             }
-            Registers<FragmentC<T>, 2> of;
-            if (part == 0 || mix.adds_pieces) of = d_a;
-            adjoint.add(t, of, before, part);
-            d_x[part] = packed<T>(of);
+            last[Nth<b / 2>{}][Nth<half + b % 2 * 2>{}] = value, transposed[half] = movmatrix<T>(t, value);
           });
-          t.sync_warp();  // all lanes have read X and dA of this column
-          each<parts>([&](auto part) { x.put(t, walk, step, n, d_x[part], part); });
-          d.put(t, walk, step, n, p);
+          mma<T>(t, sums.u[b], ones, transposed[Nth<0>{}], transposed[Nth<1>{}]);
+          each<taps * parts>([&](auto k) {
+            mma<T>(t, sums.input[k][b], x_heads[Nth<k / parts>{}][Nth<k % parts>{}], transposed[Nth<0>{}],
+                transposed[Nth<1>{}]);
+          });
+        });
+        push(before, last);
+        Registers<FragmentA<T>, parts> d_x;
+        each<parts>([&](auto part) {
+          Registers<FragmentC<T>, 2> of;
+          if (part == 0 || mix.adds_pieces) of = d_a;
+          each<taps>([&](auto tap) {
+            Walk::template add_heads<T>(t, of, before[Nth<taps - 1 - tap>{}], input[Nth<tap * parts + part>{}]);
+          });
+          d_x[part] = packed<T>(of);
+          if constexpr (beside > 0 && !inside)
+            each<4>([&](auto r) {
+              if (!walk.sees(t, r % 2, key + r % 2 * 8)) d_x[part][r] = {};
+            });
+        });
+        t.sync_warp();  // all lanes have read this column
+        if constexpr (makes_pattern) {
+          each<parts>([&](auto part) { x.put(t, 8 * step ^ n, d_x[part], part); });
+          d.put(t, 8 * step ^ n, p);
+        } else {
+          d.put(t, 8 * step ^ n, d_x[Nth<0>{}]);
         }
       }
-      t.sync_warp();
-      if constexpr (whole)
-        x.store(t, walk, result, step), d.store(t, walk, pattern, step);
-      else if (step >= 0)
-        x.store(t, walk, pattern, step), d.store(t, walk, result, step);
-      if constexpr (!whole)
-        store_pack<4>(signs, ((warp * (mix_steps + 1) + step + 1) * 32 + t.lane()) * 4, load_pack<4>(words, 0));
-      if (step < 0) continue;
-      put_sums(t, warp, 8 * (mix_steps - step) + t.lane() / 4, sums);
+    };
+    fetch(walk.begin_step);
+    if (beside > 0 && walk.begin_step < walk.end_step) {
+      arrive();
+      each<ahead>([&](auto n) { read(8 * walk.begin_step ^ (Walk::first_column + n)); });
     }
+    // Dropout has the loop of masks alone: registers do not suffice for both.
+    const auto is_inside = [&](int n) { return !drops && walk.inside(n); };
+    int step = walk.begin_step;
+    const auto walk_on = [&](auto inside) {
+      do {
+        if (beside == 0) arrive();
+        fetch(step + 1);
+        std::uint64_t staying = 0;
+        WHENCE_ROLLED
+        for (int k = 0; drops && k < 2 * slots; ++k) {  // half k / slots
+          const int head = smaller(k % slots * 4 + t.lane() % 4, mix.facts.heads - 1);
+          const std::uint64_t bits = dropout.template staying<8>(mix.facts, walk.batch * mix.facts.heads + head,
+              walk.query + k / slots * 8 + t.lane() / 4, walk.key + 8 * (step + k / slots));
+          staying |= bits << (8 * k);
+        }
+        std::uint32_t bits = 0, word = 0;  // of two columns
+        WHENCE_UNROLLED(inside ? 2 : 1)
+        for (int n = !inside && step == walk.begin_step ? Walk::first_column : 0; n < 8; ++n) {
+          const int at = n / 2 * Thread::warp_size + t.lane();
+          if constexpr (!makes_pattern)
+            bits = static_cast<std::uint32_t>(std::int32_t(word_slots[(step & 1) * words + at])) << (n % 2 * 8);
+          make(step, n, staying, bits, inside);
+          if constexpr (!makes_scores) {
+            word = n % 2 == 0 ? bits : word | bits >> 8;
+            if (n % 2 == 1) signs[first_word + (step + 1) * words + at] = static_cast<std::int32_t>(word);
+          }
+        }
+        t.sync_warp();
+        if (!inside && step < 0) {  // these columns are another walk's
+          sums = Sums{};
+          continue;
+        }
+        if constexpr (what == Makes::all)
+          x.store(t, walk, result, step), d.store(t, walk, pattern, step);
+        else
+          d.store(t, walk, result, step);
+        if constexpr (!makes_scores) x.store(t, walk, pattern, step);
+        put_sums(t, warp, 8 * (mix_steps - step) + t.lane() / 4, sums);
+      } while (++step < walk.end_step && is_inside(step) == inside);
+    };
+    while (step < walk.end_step) is_inside(step) ? walk_on(std::true_type{}) : walk_on(std::false_type{});
     cp_async_wait<0>(t);
-    if (place.begin_step < place.end_step) put_sums(t, warp, 8 * (mix_steps - place.end_step) + t.lane() / 4, sums);
+    if (walk.begin_step < walk.end_step) put_sums(t, warp, 8 * (mix_steps - walk.end_step) + t.lane() / 4, sums);
     if (!of_weights) return;
     const Global<C> slice = of_weights + warp * weights_of_slice<taps, parts>;
-    put_weights(t, slice, sums.output);
-    if constexpr (whole) put_weights(t, slice + taps * mix_heads * mix_hidden, sums.input);
+    if constexpr (makes_pattern) put_weights(t, slice, sums.output);
+    if constexpr (makes_scores) put_weights(t, slice + taps * mix_heads * mix_hidden, sums.input);
   }
 
  private:
   // Returns the norm of the lane's row of a half and head, or, `further` on, its delta.
   WHENCE_HD Number<C> of_row(Thread& t, const Walk& walk, int half, int s, int further) const {
-    const int query = walk.place.query + 8 * half + t.lane() / 4, h = 4 * s + t.lane() % 4;
-    if (h >= walk.head_count() || query >= mix.facts.queries) return further > 0 ? 0.0f : -not_seen;
-    return load<C>(norms.of(walk.place.b * walk.head_count() + h, query), further);
+    const int query = walk.query + 8 * half + t.lane() / 4, h = 4 * s + t.lane() % 4;
+    if (h >= mix.facts.heads || query >= mix.facts.queries) return further > 0 ? 0.0f : -not_seen;
+    return load<C>(norms.of(walk.batch * mix.facts.heads + h, query), further);
   }
   WHENCE_HD void put_sums(Thread& t, index_t warp, int row, Sums& sums) const {
-    if (of_table) put_diagonals(t, of_table + warp * mix_slice_rows * mix_heads, row, sums.table);
-    if (whole && of_u) put_diagonals(t, of_u + warp * mix_slice_rows * mix_hidden, row, sums.u);
+    if (makes_pattern && of_table) put_diagonals(t, of_table + warp * mix_slice_rows * mix_heads, row, sums.table);
+    if (makes_scores && of_u) put_diagonals(t, of_u + warp * mix_slice_rows * mix_hidden, row, sums.u);
   }
-};
-
-// The backward of scores with three taps, after MixPattern.
-template <class T, int slots> struct MixScores {
-  using C = compute_t<T>;
-  using M = Mixed<T>;
-  using Walk = MixWalk<M, 1, slots, 1>;
-  using Slots = typename Walk::Slots;
-  using SlotsOfD = MixSlots<T, slots, 1>;
-  using Adjoint = MixAdjoint<T, 3, 1>;
-  static constexpr const char* name = "gradient of the mix";
-  static constexpr int threads = head_threads, blocks_at_once = slots == 3 ? 2 : 0;
-  static constexpr std::size_t shared_bytes =
-      shared_bytes_for<T>(DiagonalFactors<T>::numbers) + shared_bytes_for<M>(Slots::of_block) +
-      shared_bytes_for<T>(SlotsOfD::of_block) + shared_bytes_for<std::int32_t>(8 * threads);
-
-  MixFacts<M> mix;
-  PairBlocks<const T> d_logits;
-  PairBlocks<T> d_scores;
-  Global<const std::int32_t> signs;
-  Global<C> of_weights, of_u;  // slices of each warp, or null
-  Global<C> of_first;          // [b queries mix_hidden]: the column of the first key, or null
-
-  WHENCE_HD void operator()(Thread& t) const {
-    Walk walk(t, mix);
-    if (walk.empty()) return;
-    const DiagonalFactors<T> diagonals(t);
-    const Slots x(t);
-    const SlotsOfD d(t);
-    const Shared<std::int32_t> words = t.shared<std::int32_t>(8 * threads) + 8 * t.index();
-    t.sync();
-    const MixPlace& place = walk.place;
-    const index_t warp = t.block() * head_warps + t.warp();
-    Adjoint adjoint;
-    adjoint.load(t, walk);
-    Registers<FragmentA<T>, 3> d_a, heads;  // columns n to n + 2: of dA, and of X, whose rows are heads
-    Registers<typename Adjoint::Before, 3> before;
-    Registers<Registers<FragmentC<T>, 4>, 3> of_input;
-    Registers<FragmentC<T>, 4> of_distance;
-    const auto fetch = [&](int step) {
-      x.fetch(t, walk, mix.scores, step), d.fetch(t, walk, d_logits, step);
-      cp_async<std::int32_t, 4>(
-          t, words, (step & 1) * 4, signs, ((warp * (mix_steps + 1) + step + 1) * 32 + t.lane()) * 4, step < mix_steps);
-      cp_async_commit(t);
-    };
-    const auto arrive = [&] { cp_async_wait<0>(t), t.sync_warp(); };
-    const auto read = [&](int step, int column) {
-      push(d_a, d.pairs(t, walk, step + column / 8, column % 8));
-      push(heads, recast<T, M>(x.heads(t, walk, step + column / 8, column % 8)));
-    };
-    fetch(place.begin_step);
-    if (place.begin_step < place.end_step) arrive(), read(place.begin_step, 4), read(place.begin_step, 5);
-    for (int step = place.begin_step; step < place.end_step; ++step) {
-      fetch(step + 1), walk.begin_step(t, step);
-      const auto seen = walk.seen(step, t);
-      WHENCE_ROLLED
-      for (int n = step == place.begin_step ? Walk::first_column : 0; n < 8; ++n) {
-        if (n == 6) arrive();
-        read(step, n + 2);
-        const std::uint32_t bits = static_cast<std::uint32_t>(std::int32_t(words[(step & 1) * 4 + n / 2]))
-                                   << (n % 2 * 8);
-        Registers<int, 2> nth;  // columns after the first key
-        each<2>([&](auto half) { nth[half] = walk.first_hidden(step, half) + n - place.begin; });
-        typename Adjoint::Before last;
-        typename Adjoint::Transposed transposed;
-        adjoint.before_leaky(t, d_a, last, transposed, [&](Register<T> sum, auto b, auto half) {
-          Register<T> value =
-              times_two<T>(sum, where_negative<T, Float16>(bits << (2 * b + half), adjoint.slope, adjoint.one));
-          if (!walk.there[half].has(n)) value = {};
-          if (walk.at_border && of_first && step >= 0) put_first(t, walk, nth[half], half, 8 * b, value);
-          return value;
-        });
-        push(before, last);
-        if (step >= 0) {
-          if (of_u) {
-            FragmentA<T> ones = diagonals.of(t, n);
-            if (walk.at_border)  // the first key's column has separate sums
-              each<4>([&](auto r) {
-                if (nth[Nth<r / 2>{}] < 1) ones[r] = {};
-              });
-            each<4>([&](auto b) { mma<T>(t, of_distance[b], ones, transposed[b][Nth<0>{}], transposed[b][Nth<1>{}]); });
-          }
-          if (of_weights)
-            each<3>([&](auto tap) {
-              each<4>([&](auto b) {
-                mma<T>(t, of_input[tap][b], heads[tap], transposed[b][Nth<0>{}], transposed[b][Nth<1>{}]);
-              });
-            });
-        }
-        Registers<FragmentC<T>, 2> y;
-        each<4>([&](auto r) {
-          const auto two = unpack_two<T>(d_a[Nth<0>{}][r]);
-          y[Nth<r / 2>{}][Nth<r % 2 * 2>{}] = two.low, y[Nth<r / 2>{}][Nth<r % 2 * 2 + 1>{}] = two.high;
-        });
-        adjoint.add(t, y, before, Nth<0>{});
-        FragmentA<T> result = packed<T>(y);
-        each<4>([&](auto r) {
-          if (!seen[Nth<r % 2>{}].has(n)) result[r] = {};
-        });
-        t.sync_warp();
-        d.put(t, walk, step, n, result);
-      }
-      t.sync_warp();
-      if (step < 0) continue;
-      d.store(t, walk, d_scores, step);
-      if (of_u)
-        put_diagonals(t, of_u + warp * mix_slice_rows * mix_hidden, 8 * (mix_steps - step) + t.lane() / 4, of_distance);
-    }
-    cp_async_wait<0>(t);
-    if (of_u && place.begin_step < place.end_step)
-      put_diagonals(
-          t, of_u + warp * mix_slice_rows * mix_hidden, 8 * (mix_steps - place.end_step) + t.lane() / 4, of_distance);
-    if (of_weights) put_weights(t, of_weights + warp * weights_of_slice<3, 1> + 3 * mix_heads * mix_hidden, of_input);
-  }
-
- private:
-  // Stores two hidden numbers of the first key's column, which has separate rows of u.
-  WHENCE_HD void put_first(Thread& t, const Walk& walk, int nth, int half, int d, Register<T> value) const {
-    const int query = walk.place.query + 8 * half + t.lane() / 4;
-    if (nth != 0 || query >= mix.facts.queries) return;
-    const index_t at = (index_t(walk.place.b) * mix.facts.queries + query) * mix_hidden + d + t.lane() % 4 * 2;
+  // Stores two hidden numbers of the first key's column.
+  WHENCE_HD void put_first(Thread& t, const Walk& walk, int half, int d, Register<T> value) const {
+    const int query = walk.query + 8 * half + t.lane() / 4;
+    if (query >= mix.facts.queries) return;
+    const index_t at = (index_t(walk.batch) * mix.facts.queries + query) * mix_hidden + d + t.lane() % 4 * 2;
     const auto two = unpack_two<T>(value);
     store(of_first, at, two.low), store(of_first, at + 1, two.high);
   }

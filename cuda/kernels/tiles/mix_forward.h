@@ -23,69 +23,71 @@ template <class T, int beside, int slots, int parts> struct MixForward {
   WHENCE_HD void operator()(Thread& t) const {
     Walk walk(t, mix);
     if (walk.empty()) return;
-    walk.begin(t);
-    const Slots x(t);
-    const MixPlace& place = walk.place;
+    walk.prepare(t);
+    const Slots x(t, mix.facts.heads);
     const auto fetch = [&](int step) { x.fetch(t, walk, mix.scores, step), cp_async_commit(t); };
     const auto arrive = [&] { cp_async_wait<0>(t), t.sync_warp(); };
-    fetch(place.begin_step);
+    int step = walk.begin_step;
+    fetch(step);
     std::uint32_t signs;
-    int step = place.begin_step;
-    if (beside > 0 && step < place.end_step) {
-      fetch(step + 1), arrive(), walk.begin_step(t, step);
+    if (beside > 0 && step < walk.end_step) {
+      fetch(step + 1), arrive();
+      WHENCE_ROLLED
       for (int n = Walk::first_column - Walk::ahead; n < 8; ++n) {
-        walk.read(t, x, step, n + Walk::ahead);
-        if (n >= Walk::first_column) walk.make_hidden(t, step, n, signs);
+        walk.read(t, x, 8 * step ^ (n + Walk::ahead));
+        if (n >= Walk::first_column) walk.make_hidden(t, step, n, signs, std::false_type{});
       }
       t.sync_warp(), ++step;
     }
-    for (; step < place.end_step; ++step) {
-      if (beside == 0) arrive();
-      fetch(step + 1), walk.begin_step(t, step);
-      const auto seen = walk.seen(step, t);
-      Registers<Registers<Registers<Number<C>, slots>, 2>, 8> logit;
-      Registers<Registers<Number<C>, slots>, 2> base;
-      each<2>([&](auto half) { each<slots>([&](auto s) { base[half][s] = Walk::nothing / 1e10f; }); });
-      each<8>([&](auto n) {
-        if (beside > 0 && n + Walk::ahead == 8) arrive();
-        const auto y = walk.logits(t, x, step, n, signs);
-        each<2>([&](auto half) {
-          each<slots>([&](auto s) {
-            Number<C>& own = logit[n][half][s];
-            own = seen[half].has(n) ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(Walk::nothing);
-            base[half][s] = max_nan(base[half][s], own);
+    const auto walk_on = [&](auto inside) {
+      do {
+        if (beside == 0) arrive();
+        fetch(step + 1);
+        Registers<Registers<Registers<Number<C>, slots>, 2>, 8> logit;
+        Registers<Registers<Number<C>, slots>, 2> base;
+        each<2>([&](auto half) { each<slots>([&](auto s) { base[half][s] = Walk::nothing / 1e10f; }); });
+        each<8>([&](auto n) {
+          if (beside > 0 && n + Walk::ahead == 8) arrive();
+          walk.read(t, x, 8 * step ^ (n + Walk::ahead));
+          const auto y = walk.logits(t, step, n, signs, inside);
+          each<2>([&](auto half) {
+            const bool seen = inside || walk.sees(t, half, walk.key + 8 * (step + half) + n);
+            each<slots>([&](auto s) {
+              Number<C>& own = logit[n][half][s];
+              own = seen ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(Walk::nothing);
+              base[half][s] = max_nan(base[half][s], own);
+            });
           });
         });
-      });
-      each<2>([&](auto half) {
-        each<slots>([&](auto s) {
-          Number<C>& of = base[half][s];
-          of = whole_below(of * Walk::in_powers).value + 1.0f;
-          if (walk.has_keys(step, half) && 4 * s + t.lane() % 4 < walk.head_count())
-            store(bases.at,
-                bases.of(place.sequence, place.row + 8 * half + t.lane() / 4, 4 * s + t.lane() % 4) +
-                    index_t(place.key / 8 + step + half) * bases.step(),
-                of);
+        each<2>([&](auto half) {
+          each<slots>([&](auto s) {
+            Number<C>& of = base[half][s];
+            of = whole_below(of * Walk::in_powers).value + 1.0f;
+            const int head = 4 * s + t.lane() % 4;
+            if (walk.has_keys(step, half) && head < mix.facts.heads)
+              store(bases.at, index_t(walk.block(step, half)) * bases.step() + head * 8 + t.lane() / 4, of);
+          });
         });
-      });
-      t.sync_warp();  // X has been read: powers take its place
-      each<8>([&](auto n) {
-        FragmentA<M> of_pairs;
-        each<4>([&](auto r) {
-          constexpr int slot = r / 2 * 2, half = r % 2;
-          const auto power = [&](auto s) {
-            if constexpr (s < slots)
-              return ex2_approx(logit[n][Nth<half>{}][s] * Walk::in_powers - base[Nth<half>{}][s]);
-            else
-              return Number<C>(0.0f);
-          };
-          of_pairs[r] = pack_two<T>(power(Nth<slot>{}), power(Nth<slot + 1>{}));
+        t.sync_warp();  // X has been read: powers take its place
+        each<8>([&](auto n) {
+          FragmentA<M> of_pairs;
+          each<4>([&](auto r) {
+            constexpr int slot = r / 2 * 2, half = r % 2;
+            const auto power = [&](auto s) {
+              if constexpr (s < slots)
+                return ex2_approx(logit[n][Nth<half>{}][s] * Walk::in_powers - base[Nth<half>{}][s]);
+              else
+                return Number<C>(0.0f);
+            };
+            of_pairs[r] = pack_two<T>(power(Nth<slot>{}), power(Nth<slot + 1>{}));
+          });
+          x.put(t, 8 * step ^ n, of_pairs);
         });
-        x.put(t, walk, step, n, of_pairs);
-      });
-      t.sync_warp();
-      x.template store<1>(t, walk, powers, step);
-    }
+        t.sync_warp();
+        x.template store<1>(t, walk, powers, step);
+      } while (++step < walk.end_step && walk.inside(step) == inside);
+    };
+    while (step < walk.end_step) walk.inside(step) ? walk_on(std::true_type{}) : walk_on(std::false_type{});
     cp_async_wait<0>(t);
   }
 };
