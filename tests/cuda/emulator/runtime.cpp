@@ -9,7 +9,6 @@
 <<<<<<< HEAD
 #include "cuda/vocabulary/launch_kernel.h"
 =======
-#include "cuda/runtime/staging.h"
 >>>>>>> wT
 #include "nn/training/training.h"
 #include "nn/transformer.h"
