@@ -6,10 +6,7 @@
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/run.h"
 #include "cuda/library/blas.h"
-<<<<<<< HEAD
 #include "cuda/vocabulary/launch_kernel.h"
-=======
->>>>>>> wT
 #include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
