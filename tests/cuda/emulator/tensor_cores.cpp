@@ -200,7 +200,7 @@ TEST_CASE("emulator: tensor cores and copies ahead are counted, and fragment loa
   CHECK(held.copied_ahead == 512);
   for (const int apart : {1, 2, 8}) {  // a row of 16 bytes is in four banks
     const auto loads = counted(
-        "far rows", [&] { gpu::launch_kernel(far_rows(apart), {.shared_bytes = shared_bytes_for<Float16>(512)}); });
+        "planted", [&] { gpu::launch_kernel(far_rows(apart), {.shared_bytes = shared_bytes_for<Float16>(512)}); });
     CHECK(loads.most_ways == apart);
     if (apart > 1) CHECK(gpu::emulator::worst_place(loads.worst_wavefronts) == "worst at " + line_of("far rows"));
   }
