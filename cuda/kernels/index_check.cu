@@ -26,7 +26,7 @@ static_assert(std::is_trivially_copyable_v<Subject> && sizeof(Subject) % sizeof(
 
 struct FaultNotes {
   Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());  // indices out of range since the last report
-  // Of the first to arrive: the check's subject, the element, the value.
+  // The first wrong index to arrive: the check's subject, the element, the value.
   Tensor note = Tensor::zeros({subject_words + 2}, DType::i64, Device::cuda());
 };
 FaultNotes* fault_notes = nullptr;  // never destroyed: tensors in static storage would outlive the device
