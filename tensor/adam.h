@@ -23,6 +23,7 @@ struct AdamStep {
 // AdamFactors change with the step and the entry, AdamRule does not. Both are computed in double and rounded once.
 template <class T> struct AdamFactors {
   T scale, coupled, shrink, rate, root;  // shrink = 1 - lr decay, rate = lr / (1 - beta1^t), root = sqrt(1 - beta2^t)
+  T low, high;                           // of the entry's weights
 };
 
 template <class T> struct AdamRule {
@@ -38,6 +39,7 @@ template <class T> struct AdamRule {
     m = C(beta1) * m + C(rest1) * g;
     v = C(beta2) * v + C(rest2) * g * g;
     w = w * C(by.shrink) - C(by.rate) * m / (math::sqrt(v) / C(by.root) + C(epsilon));
+    w = w < C(by.low) ? C(by.low) : (w > C(by.high) ? C(by.high) : w);
   }
 };
 
@@ -70,6 +72,8 @@ struct AdamEntry {
   Tensor weight, first, second;  // f32 or f64; written in place
   Tensor shadow;                 // undefined, or f16 or bf16: the rounded f32 weight, written by the same step
   bool decays;
+  // The weight's range, to which the step clamps it
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 };
 
 // Calls f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Throws Error if AdamEntry does not
@@ -86,11 +90,12 @@ template <class F> void visit_adam_entry(const AdamEntry& entry, F&& f) {
   wrong_dtype("adam", gradient, "a gradient in f16, bf16 or f32");
 }
 
-// Returns the factors of a step. number(control) is a control in f64.
-template <class T, class F> WHENCE_HD AdamFactors<T> adam_factors(const F& number, double coupled_decay, bool decays) {
-  return {static_cast<T>(number(Control::gradient_scale)), static_cast<T>(decays ? coupled_decay : 0),
-      static_cast<T>(decays ? number(Control::shrink) : 1), static_cast<T>(number(Control::rate)),
-      static_cast<T>(number(Control::root))};
+// Returns the factors of a step for an AdamEntry, or what a kernel reads of it. number(control) is a control in f64.
+template <class T, class F, class Entry>
+WHENCE_HD AdamFactors<T> adam_factors(const F& number, double coupled_decay, const Entry& of) {
+  return {static_cast<T>(number(Control::gradient_scale)), static_cast<T>(of.decays ? coupled_decay : 0),
+      static_cast<T>(of.decays ? number(Control::shrink) : 1), static_cast<T>(number(Control::rate)),
+      static_cast<T>(number(Control::root)), static_cast<T>(of.low), static_cast<T>(of.high)};
 }
 
 // Returns the factor that clips gradients of loss_scale * loss. `norm` is the norm of the unscaled loss's gradients; if

@@ -22,6 +22,7 @@ template <class G, class T> struct AdamTensor {
   Global<BFloat16> brain;
   index_t count, first_chunk;
   bool decays, in_packs;
+  T low, high;
 };
 
 // Per element: 4 numbers read, 3 written (4 with a rounded copy), 14 operations, 1 root, 2 divisions: memory.
@@ -40,7 +41,7 @@ template <class G, class T> struct AdamChunks {
 
   WHENCE_HD void operator()(Thread& t) const {
     const AdamTensor<G, T> tensor = all.entry[all.of_chunk(t.block())];  // a copy: no store can change its pointers
-    const auto by = adam_factors<T>([this](Control which) { return number(which); }, coupled_decay, tensor.decays);
+    const auto by = adam_factors<T>([this](Control which) { return number(which); }, coupled_decay, tensor);
     if (!math::isfinite(by.scale)) return;  // the step changes nothing
     const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
     const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;
@@ -90,7 +91,7 @@ template <class G, class T> AdamTensor<G, T> tensor_of(const AdamEntry& entry) {
   return {global<const G>(entry.gradient), global<T>(entry.weight), global<T>(entry.first), global<T>(entry.second),
       global<Float16>(shadow == DType::f16 ? entry.shadow : Tensor()),
       global<BFloat16>(shadow == DType::bf16 ? entry.shadow : Tensor()), entry.weight.numel(), 0, entry.decays,
-      in_packs};
+      in_packs, static_cast<T>(entry.low), static_cast<T>(entry.high)};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 namespace whence {
 
-// The range of a parameter's numbers. They are clamped when they are drawn and after each optimiser step.
+// The range of a parameter's numbers. They are clamped when they are drawn and by each optimiser step.
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 };

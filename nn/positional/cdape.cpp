@@ -163,18 +163,20 @@ class Cdape final : public Adaptive {
       return terms.refuse("cdape without a causal mask given; later keys blanked, or kernel 1, required");
     const auto base = base_terms(terms, context);
     if (!base) return;
-    Network network{.output = select(output_.weight(), 2, 0),
+    // [o c 1 k] -> [o c k]
+    const auto without_rows = [](const Tensor& weight) { return reshape(weight, weight.shape().without(2)); };
+    Network network{.output = without_rows(output_.weight()),
         .output_bias = output_.bias(),
         .left = left,
         .right = right,
         .behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0,
         .remask = options_.remask};
-    if (add_made(terms, *base, select(hidden_.weight(), 2, 0), hidden_.bias(), network)) return;
+    if (add_made(terms, *base, without_rows(hidden_.weight()), hidden_.bias(), network)) return;
     const index_t heads = context.query.size(1);
     std::vector<Tensor> tables;
     for (index_t there = 0; there <= left; ++there) tables.push_back(table_of(*base, there, left, right, heads));
     const index_t channels = base->has(TiledOperands::piece_begins) ? 2 * heads : heads;
-    network.hidden = select(slice(hidden_.weight(), 1, 0, channels), 2, 0);
+    network.hidden = without_rows(slice(hidden_.weight(), 1, 0, channels));
     network.table = concat_along(0, tables);
     add_network(terms, *base, network);
   }

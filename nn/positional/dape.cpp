@@ -69,8 +69,7 @@ class Dape final : public Adaptive {
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const auto base = base_terms(terms, context);
     if (!base) return;
-    const Tensor &table = base->operands[TiledOperands::distance_table], &w1 = hidden_.weight(),  // [h n], [d c]
-        b1 = unsqueeze(exact(hidden_.bias()), 1);                                                 // [d 1]
+    const Tensor &table = base->operands[TiledOperands::distance_table], &w1 = hidden_.weight();  // [h n], [d c]
     const index_t heads = context.query.size(1), count = base->distances->values.size(0);
     const bool pieces = base->has(TiledOperands::piece_begins);
     if (form_ == Form::f_of_bias && has_bias() && !pieces)  // f reads nothing of S, so all of it is a table
@@ -84,6 +83,7 @@ class Dape final : public Adaptive {
                                                                     : slice(w1, 1, 0, heads),
                  of_bias = slice(w1, 1, w1.size(1) - heads, w1.size(1));  // [d h]
     network.hidden = unsqueeze(pieces ? concat_along(1, {of_scores, of_bias}) : of_scores, 2);
+    const Tensor b1 = unsqueeze(exact(hidden_.bias()), 1);  // [d 1]
     const Tensor u =
         table.defined() ? matmul(exact(of_bias), exact(table)) + b1 : expand(b1, {b1.size(0), count});  // [d n]
     network.table = unsqueeze(u, 0);

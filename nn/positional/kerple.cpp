@@ -59,11 +59,11 @@ struct KerpleTable {
 };
 
 // Returns the table [h n] at distances n [n 1], f64.
-Tensor table_of(bool power, const Tensor& n, DType dtype, const Tensor& r1, const Tensor& r2) {
+Tensor table_of(bool power, const Tensor& n, const AttendContext& context, const Tensor& r1, const Tensor& r2) {
+  const DType dtype = context.dtype();
   if (dtype == DType::dual || !kernels(r1).makes_terms()) return composed_table(power, n, dtype, r1, r2);
-  const Tensor distances = raw::to_device(raw::cast(n, compute_dtype(dtype)), r1.device());
-  const auto read = [&](const Tensor& r) { return r.dtype() == dtype ? r : cast(r, compute_dtype(dtype)); };
-  return apply(KerpleTable{power, n, distances, dtype}, Site::current(), read(r1), read(r2));
+  const Tensor distances = context.on_device(raw::cast(n, compute_dtype(dtype)));
+  return apply(KerpleTable{power, n, distances, dtype}, Site::current(), r1, r2);
 }
 
 class Kerple final : public PositionalScheme, public ReadsByDistance {
@@ -79,7 +79,7 @@ class Kerple final : public PositionalScheme, public ReadsByDistance {
   Claims claims() const override { return {.shift_invariant = true}; }
 
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
-    return table_of(power_, reshape(abs(distances), {-1, 1}), context.dtype(), r1_, r2_);
+    return table_of(power_, reshape(abs(distances), {-1, 1}), context, r1_, r2_);
   }
 
  private:

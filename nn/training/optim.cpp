@@ -180,18 +180,11 @@ void Optimizer::write(const std::function<void(std::span<const AdamEntry>)>& upd
     const Tensor& weight = parameters_[k].tensor;
     const auto& [first, second, master] = moments_[k];
     entries.push_back({raw::contiguous(detail::gradient_as_held(weight)), master.defined() ? master : weight.detach(),
-        first, second, master.defined() ? weight.detach() : Tensor(), parameters_[k].decays});
+        first, second, master.defined() ? weight.detach() : Tensor(), parameters_[k].decays, parameters_[k].bounds.low,
+        parameters_[k].bounds.high});
     weight.storage().written(site);
   }
-  if (entries.empty()) return;
-  update(entries);
-  for (std::size_t k = 0; k < parameters_.size(); ++k) {
-    if (!trained(parameters_[k])) continue;
-    Module::Parameter held = parameters_[k];
-    if (moments_[k].master.defined()) held.tensor = moments_[k].master;
-    held.put_inside_bounds();
-    parameters_[k].put_inside_bounds();
-  }
+  if (!entries.empty()) update(entries);
 }
 
 // The four lines are AdamRule::update of tensor/adam.h.
@@ -243,6 +236,7 @@ void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, doubl
       g = options_.nesterov ? raw::add(g, times(m, options_.momentum)) : m;
     }
     raw::add_into(times(g, -learning_rate), entry.weight);
+    kernels(entry.weight).unary(functions::Clamp{}, {entry.low, entry.high}, entry.weight, entry.weight);
     if (entry.shadow.defined()) raw::copy_into(entry.weight, entry.shadow);
   }
 }

@@ -90,8 +90,7 @@ class Optimizer {
 
   // Error for a rate, or parameters, that step() refuses.
   void require_ready(double learning_rate) const;
-  // Calls `update` with the tensors that a step writes in place, for all trained parameters; then clamps parameters to
-  // their bounds.
+  // Calls `update` with the tensors that a step writes in place, for all trained parameters.
   void write(const std::function<void(std::span<const AdamEntry> entries)>& update, const Site& site);
 
  private:

@@ -13,7 +13,7 @@ template <class G, class T>
 static void adam_entry(const AdamStep& step, const double* controls, const AdamEntry& entry) {
   const AdamRule<T> rule = AdamRule<T>::of(step);
   const AdamFactors<T> by = adam_factors<T>(
-      [controls](Control which) { return controls[static_cast<int>(which)]; }, step.coupled_decay, entry.decays);
+      [controls](Control which) { return controls[static_cast<int>(which)]; }, step.coupled_decay, entry);
   const G* const gradient = entry.gradient.data<G>();
   T *const weight = entry.weight.data<T>(), *const first = entry.first.data<T>(),
            *const second = entry.second.data<T>();

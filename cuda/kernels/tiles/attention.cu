@@ -280,8 +280,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     scan.sums = global<C>(sums), scan.gradients = global<C>(gradients);
     scan.first_tile = global<C>(first_tile), scan.of_slopes = global<C>(of_slopes);
   }
-  const Tensor of_table =
-      d_table.defined() ? Tensor::zeros(Shape{heads, given.distances}, dtype_of<C>, output.device()) : Tensor();
+  const Tensor of_table = sums_for(d_table, dtype_of<C>);
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
   const SharedHeads of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
   Tensor of_relative;
@@ -355,7 +354,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     const Tensor of_heads = raw::reshape(of_relative, {-1, to.size(0), to.size(1), facts.d});
     kernels(to).copy(raw::reduce(Reduction::sum, of_heads, {0}, false), to);
   }
-  if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
+  put_sums(of_table, d_table);
   if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
   if (const Tensor& rest = d[At::column_rest]; rest.defined()) kernels(rest).fill(rest, 0);  // d_column has it all
   const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };

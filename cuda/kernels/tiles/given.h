@@ -71,6 +71,15 @@ inline Tensor present_range(const Tensor& present) {
   return range;
 }
 
+// Returns the target of sums for a gradient: the gradient itself if it has their type. put_sums then rounds others.
+inline Tensor sums_for(const Tensor& gradient, DType of_sums) {
+  if (!gradient.defined() || (gradient.dtype() == of_sums && gradient.is_contiguous())) return gradient;
+  return Tensor::empty(gradient.shape(), of_sums, gradient.device());
+}
+inline void put_sums(const Tensor& sums, const Tensor& gradient) {
+  if (sums.identity() != gradient.identity()) kernels(gradient).copy(sums, gradient);
+}
+
 // Gradients of key heads that query heads share, or of sums in parts: unrounded for each of these heads, and their
 // sums.
 class SharedHeads {

@@ -95,7 +95,7 @@ template <class C> struct SumSlices {
   static constexpr int threads = head_threads, of_block = 32;
   static constexpr std::size_t shared_bytes = shared_bytes_for<C>(threads);
   Global<const C> slices;  // [count, blocks, chains, keys + rows], of heads first_head, first_head + 1, ... of b h
-  Global<C> d_table;       // added to
+  Global<C> d_table;       // added to, from the second launch on
   int heads, keys, first_row, distances, lowest;
   int first_head, count, blocks, rows, chains;
   WHENCE_HD void operator()(Thread& t) const {
@@ -112,7 +112,7 @@ template <class C> struct SumSlices {
     store(sums, t.index(), sum);
     t.sync();
     if (t.warp() > 0 || n >= distances) return;
-    Number<C> total = load<C>(d_table, index_t(h) * distances + n);
+    Number<C> total = first_head > 0 ? load<C>(d_table, index_t(h) * distances + n) : Number<C>(0.0f);
     for (int warp = 0; warp < head_warps; ++warp) total += load<C>(sums, warp * 32 + t.lane());
     store(d_table, index_t(h) * distances + n, total);
   }

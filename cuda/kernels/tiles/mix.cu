@@ -246,11 +246,7 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
   };
   const Global<C> table_slices = part(of_weights, of_table), u_slices = part(of_weights + of_table, of_u),
                   first_columns = part(of_weights + of_table + of_u, of_first);
-  // Gradients by distance: sums, in the operand itself if that has their type.
-  const auto total_of = [](const Tensor& to) {
-    return to.defined() && to.dtype() != dtype_of<C> ? Tensor::empty(to.shape(), dtype_of<C>, to.device()) : to;
-  };
-  const Tensor table_total = total_of(d_table), u_total = total_of(d_u);
+  const Tensor table_total = sums_for(d_table, dtype_of<C>), u_total = sums_for(d_u, dtype_of<C>);
   SumMixSlices<C> by_distance{{table_slices, global<C>(table_total), mix.facts.heads, within_int(at.lowest), 0},
       {u_slices, global<C>(u_total), mix.width, within_int(at.table_lowest), 0}, mix.walks(), mix.group.rows / 64,
       within_int(scratch.sequences), true, 0};
@@ -317,8 +313,7 @@ void backward(const At& at, const Given<T>& given, const Tensor& output, const T
         facts.queries, facts.first_row, within_int(at.table_lowest), by_distance.u.count};
     launch_kernel(body, {.blocks = blocks_for(index_t(beside) * mix.width * body.count, body.threads)});
   }
-  if (table_total.identity() != d_table.identity()) kernels(d_table).copy(table_total, d_table);
-  if (u_total.identity() != d_u.identity()) kernels(d_u).copy(u_total, d_u);
+  put_sums(table_total, d_table), put_sums(u_total, d_u);
 }
 
 }  // namespace

@@ -96,6 +96,24 @@ TEST_CASE("optimisers: PyTorch's numbers for AdamW, Adam with L2, SGD without mo
   }
 }
 
+TEST_CASE("optimisers: a step ends inside the bounds of each parameter, in bf16 at the nearest number") {
+  struct Bounded final : Module {
+    Tensor low = param("low", {2}, Init::zeros(), true, {.low = 0.01}),
+           both = param("both", {2}, Init::zeros(), true, {.low = -0.5, .high = 0.25});
+  };
+  for (const Make& make : {adam_of({.masters = true}), sgd_of({.masters = true})})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Bounded bounded;
+      bounded.to(dtype);
+      const std::unique_ptr<Optimizer> optimiser = make(bounded);
+      for (const Tensor& each : {bounded.low, bounded.both}) set_gradient(each, Tensor::of({1, -1}, {2}, dtype));
+      optimiser->step(1);
+      const double least = dtype == DType::bf16 ? 0.010009765625 : 0.01;
+      CHECK(distance(bounded.low.to_vector(), {least, 1}) < 1e-6);
+      CHECK(distance(bounded.both.to_vector(), {-0.5, 0.25}) < 1e-12);
+    }
+}
+
 TEST_CASE("sgd: one moment, with momentum alone") {
   Pair pair;
   for (const double momentum : {0.0, 0.9}) {

@@ -19,6 +19,7 @@ std::vector<AdamEntry> entries_of(In in, In out) {
   std::vector<AdamEntry> entries;
   for (std::size_t k = 0; 4 * k < out.size(); ++k)
     entries.push_back({in[k], out[4 * k], out[4 * k + 1], out[4 * k + 2], out[4 * k + 3], k % 2 == 0});
+  for (std::size_t k = 1; k < entries.size(); k += 3) entries[k].low = -0.25, entries[k].high = 0.5;
   return entries;
 }
 Results adam_of(const AdamStep& step, const std::vector<AdamEntry>& entries) {
@@ -35,6 +36,7 @@ Results adam_of(const AdamStep& step, const std::vector<AdamEntry>& entries) {
       v[i] = step.beta2 * v[i] + (1 - step.beta2) * d * d;
       const double m_hat = m[i] / (1 - std::pow(step.beta1, t)), v_hat = v[i] / (1 - std::pow(step.beta2, t));
       w[i] -= step.learning_rate * m_hat / (std::sqrt(v_hat) + step.epsilon);
+      w[i] = std::clamp(w[i], entry.low, entry.high);
     }
     for (const Numbers& each : {w, m, v, w}) results.push_back(each);
   }
