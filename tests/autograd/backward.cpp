@@ -45,15 +45,6 @@ void on_small_stack(void (*f)()) {
 
 }  // namespace
 
-TEST_CASE("a tensor used many times gathers one gradient from all of its uses") {
-  const Tensor x = leaf({3}, {});
-  CHECK(grad(x * x, {}, {x})[0].item() == 6);
-  CHECK(grad(x + x, {}, {x})[0].item() == 2);
-  CHECK(grad(x * x * x * x, {}, {x})[0].item() == 4 * 27);
-  CHECK(values(grad(sum(x * Tensor::of({1, 2, 4}, {3}, DType::f64)), {}, {x})[0]) ==
-        Numbers{7});  // broadcast: summed back
-}
-
 TEST_CASE("grad takes intermediate results, leaves, and y itself as inputs") {
   const Tensor x = leaf({2}, {}), middle = x * x, y = middle * middle;
   const auto g = grad(y, {}, {middle, x, y});

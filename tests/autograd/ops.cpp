@@ -93,12 +93,6 @@ TEST_CASE("ops: one index for all batches and heads is the index repeated, in ga
   CHECK(same_bits(sum_by_index(v, raw::cast(one, DType::i32), 40), sums));
 }
 
-TEST_CASE("ops: convolve_keys of a strip of rows has the bits of the whole") {
-  const Tensor x = normal({2, 5, 70, 130}, 5, DType::f32), weight = normal({9, 5, 1, 3}, 6, DType::f32);
-  const Tensor whole = convolve_keys(x, weight, Tensor(), 1, 1);
-  CHECK(same_bits(convolve_keys(slice(x, 2, 31, 40), weight, Tensor(), 1, 1), slice(whole, 2, 31, 40)));
-}
-
 TEST_CASE("ops: numbers outside a row are not multiplied by 0, and infinity stays in its row") {
   Tensor x = Tensor::zeros({1, 2, 2, 6});
   x.data<float>()[3] = INFINITY;  // head 0, row 0, key 3
@@ -111,14 +105,10 @@ TEST_CASE("ops: numbers outside a row are not multiplied by 0, and infinity stay
   }
 }
 
-TEST_CASE("ops: an error begins with the caller's line, and nothing was changed before the throw") {
-  const Tensor x = leaf({1, 2}, {2}), table = normal_leaf({3, 2}, 1), wide = Tensor::zeros({2, 3, 4}), nothing;
+TEST_CASE("ops: nothing was changed before an error is thrown") {
+  const Tensor x = leaf({1, 2}, {2}), table = normal_leaf({3, 2}, 1);
   const auto version = x.storage().version();
   const GraphLink* link = x.link();
-  std::string text = error_text([&] { (void)matmul(wide, wide); });
-  CHECK(text.starts_with(above() + ": matmul: "));
-  text = error_text([&] { (void)add(nothing, wide); });
-  CHECK(text.starts_with(above() + ": tensor: "));
   for (const auto& call : {std::function<void()>([&] { (void)add(x, Tensor::zeros({3}, DType::f64)); }),
            std::function<void()>([&] { (void)take_rows(table, Tensor::of({5}, {1}, DType::i64)); }),
            std::function<void()>([&] { raw::copy_into(Tensor::zeros({3}, DType::f64), x); })})

@@ -1,5 +1,5 @@
-// Layers on the GPU, or on the emulated one, against the CPU's: the products of a layer's backward, and rows of 16-bit
-// logits that begin at the alignment of wide loads.
+// Layers on the GPU, or on the emulated one, against the CPU's: what a GPU fuses, and rows of 16-bit logits that begin at
+// the alignment of wide loads. Their products: tests/tensor/kernels/products.cpp.
 #include <cstdint>
 
 #include "nn/attention/attention.h"
@@ -46,33 +46,6 @@ bool begins_apart(const Tensor& x) {
 }
 
 }  // namespace
-
-TEST_CASE("cuda layers: the gradients of a layer's weight and bias, alone and together") {
-  for (const DType dtype : dtypes_of_layers) {
-    for (const index_t out : {16, 11}) {
-      const Tensor x = scaled({2, 5, 24}, dtype, 1), weight = scaled({out, 24}, dtype, 2),
-                   bias = scaled({out}, dtype, 3);
-      expect_the_cpus({x, weight, bias}, 24, [](const std::vector<Tensor>& in) { return linear(in[0], in[1], in[2]); });
-      expect_the_cpus({x, bias}, 24,
-          [&](const std::vector<Tensor>& in) { return linear(in[0], on_device(weight, in[0].device()), in[1]); });
-    }
-  }
-}
-
-TEST_CASE("cuda layers: two layers with GELU between, as one") {
-  for (const DType dtype : dtypes_of_layers) {
-    for (const index_t hidden : {32, 20}) {  // 20: rows for which the library has no fused kernel
-      CAPTURE(hidden);
-      const Tensor x = scaled({2, 5, 24}, dtype, 1), in = scaled({hidden, 24}, dtype, 2),
-                   out = scaled({9, hidden}, dtype, 3);
-      const Tensor of_in = scaled({hidden}, dtype, 4), of_out = scaled({9}, dtype, 5);
-      expect_the_cpus({x, in, of_in, out, of_out}, hidden,
-          [](const std::vector<Tensor>& t) { return linear_gelu_linear(t[0], t[1], t[2], t[3], t[4]); });
-      expect_the_cpus({x, in, out}, hidden,
-          [](const std::vector<Tensor>& t) { return linear_gelu_linear(t[0], t[1], {}, t[2], {}); });
-    }
-  }
-}
 
 TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
   for (const DType dtype : dtypes_of_layers) {

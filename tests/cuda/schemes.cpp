@@ -9,7 +9,7 @@
 #include "nn/attention/tile_terms.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
-#include "tests/support/device.h"
+#include "tests/cuda/tiles.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -109,6 +109,16 @@ TEST_CASE("cuda: schemes in tiles as composed ops in f64 have them, and a scheme
   for (int flaw = 1; flaw <= 3; ++flaw)
     CHECK(tiled_cell(to_text("flawed_in_tiles(flaw=", flaw, ")")).mark == Mark::failed);
   CHECK(tiled_cell("hard_attention").mark == Mark::not_applicable);
+}
+
+TEST_CASE(
+    "cuda: operands of a head mix are made of its parameters there, and their gradients, as composed ops make them") {
+  for_each_tiled_dtype({DType::f64}, [](DType dtype) {
+    for (const char* text :
+        {"dape(kerple, width=5)", "dape(alibi, width=5, form=concat)", "dape(kerple, form=f_of_bias)",
+            "dape(fire(init_length=3), width=5)", "cdape(kerple, width=5)", "cdape(none, width=5, kernel=3, pad=left)"})
+      expect_same_on_device(text, Executor::tiled, dtype, Sequence::run(70));
+  });
 }
 
 TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and differences there") {

@@ -32,13 +32,12 @@ Tensor whole_numbers(const Shape& shape, index_t most, std::uint64_t seed, DType
   return Tensor::of(values, shape, dtype);
 }
 
-// Returns c + a b, or with b's rows and columns exchanged, [rows, inner] [inner, columns].
-Values product(const Values& a, const Values& b, Values c, index_t inner, index_t columns, bool transposed = false) {
+// Returns c + a b, [rows, inner] [inner, columns].
+Values product(const Values& a, const Values& b, Values c, index_t inner, index_t columns) {
   for (std::size_t i = 0; i < c.size(); ++i) {
     const index_t row = static_cast<index_t>(i) / columns, column = static_cast<index_t>(i) % columns;
     for (index_t k = 0; k < inner; ++k)
-      c[i] += a[static_cast<std::size_t>(row * inner + k)] *
-              b[static_cast<std::size_t>(transposed ? column * inner + k : k * columns + column)];
+      c[i] += a[static_cast<std::size_t>(row * inner + k)] * b[static_cast<std::size_t>(k * columns + column)];
   }
   return c;
 }

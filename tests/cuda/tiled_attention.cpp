@@ -255,16 +255,18 @@ TEST_CASE("cuda tiles: what padding has in a column changes no bit of the rows b
 
 TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last key reach no row") {
   const NoGrad forward_alone;
-  At at;
-  at.present = on_gpu(present_from(1, 80, 30, 80));
-  At::Operands x;
-  for (const std::size_t k : {At::query, At::key, At::value}) {
-    const Tensor longer = Tensor::full({1, 1, 96, 64}, std::nan(""), DType::bf16);
-    raw::copy_into(drawn({1, 1, 80, 64}, DType::bf16, "x"), raw::slice(longer, 2, 0, 80));
-    x[k] = raw::slice(on_gpu(longer), 2, 0, 80);
+  for (const index_t queries : {140, 1}) {  // in one part of the keys and in two
+    At at;
+    at.present = on_gpu(present_from(1, 140, 30, 140));
+    At::Operands x;
+    for (const std::size_t k : {At::query, At::key, At::value}) {
+      const Tensor longer = Tensor::full({1, 1, 156, 64}, std::nan(""), DType::bf16);
+      raw::copy_into(drawn({1, 1, 140, 64}, DType::bf16, "x"), raw::slice(longer, 2, 0, 140));
+      x[k] = raw::slice(on_gpu(longer), 2, 0, k == At::query ? queries : 140);
+    }
+    const std::vector<double> found = tiled_attention(at, x).output.to_vector();
+    for (std::size_t n = 0; n < found.size(); ++n) CHECK((n < 30 * 64 ? found[n] == 0 : std::isfinite(found[n])));
   }
-  const std::vector<double> found = tiled_attention(at, x).output.to_vector();
-  for (std::size_t n = 0; n < found.size(); ++n) CHECK((n < 30 * 64 ? found[n] == 0 : std::isfinite(found[n])));
 }
 
 TEST_CASE("cuda tiles: a model drops pairs where it computes them, with not one launch more") {

@@ -65,14 +65,4 @@ inline AttendInputs random_inputs(
 }
 inline AttendInputs random_inputs(index_t length) { return random_inputs(length, Sequence::run(length)); }
 
-// bool [2 t]: the first sequence is whole, the second has `count` tokens of padding.
-inline Tensor present_but(index_t length, index_t count, bool left) {
-  const Tensor present = Tensor::empty({2, length}, DType::boolean);
-  for (index_t t = 0; t < length; ++t) {
-    present.data<bool>()[t] = true;
-    present.data<bool>()[length + t] = left ? t >= count : t < length - count;
-  }
-  return present;
-}
-
 }  // namespace whence::test

@@ -58,8 +58,8 @@ Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t seed, Layout
 void expect_close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1,
     double cancelled = 0);
 
-// f() gives the same bits on 1, 2 and 3 threads.
-void expect_thread_independent(const std::string& name, const std::function<Tensor()>& f);
+// The nearest number of 16 bits with so many mantissa bits, ties to even, by scaling to an integer and nearbyint.
+double nearest_in_16_bits(double value, int mantissa);
 
 // The text of the Error that f throws, which must be of this kind; "" when it throws none.
 template <class Kind = Error, class F> std::string error_text(const F& f) {

@@ -64,11 +64,6 @@ TEST_CASE("streams of another seed, purpose or step are unrelated; the same stre
   CHECK(std::fabs(correlation({base.begin(), base.end() - 1}, shifted)) < 0.02);
 }
 
-TEST_CASE("random tensors have the same bits for any number of threads") {
-  expect_thread_independent("uniform", [] { return Tensor::uniform({100003}, 0, 1, Stream(1, "u")); });
-  expect_thread_independent("normal", [] { return Tensor::normal({100003}, 0, 1, Stream(1, "n")); });
-}
-
 TEST_CASE("uniform numbers are below the upper bound in every dtype") {
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64})
     for (const auto& [low, high] : {std::pair{0.0, 1.0}, {1.0, 2.0}, {-3.0, -0.5}, {-1.0, 3.0}})

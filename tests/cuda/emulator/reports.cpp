@@ -6,6 +6,7 @@
 #include "tensor/device/device_runtime.h"
 #include "tensor/launch.h"
 #include "tests/cuda/emulator/says.h"
+#include "tests/support/device.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -17,15 +18,6 @@ namespace {
 
 const Device device = Device::cuda(0);
 const std::vector<std::uint64_t> orders{0, 1, 2, 3, 1234567};
-
-Tensor on_device(const std::vector<double>& values, DType dtype = DType::f32) {
-  return raw::to_device(Tensor::of(values, {static_cast<index_t>(values.size())}, dtype), device);
-}
-std::vector<double> counting(index_t count) {
-  std::vector<double> values;
-  for (index_t i = 0; i < count; ++i) values.push_back(static_cast<double>(i));
-  return values;
-}
 
 std::string line_of(const std::string& mark) { return test::line_of(mark, "emulator/reports.cpp"); }
 
@@ -118,7 +110,7 @@ auto row_sums(const Tensor& of, const Tensor& to, const Tensor& count) {
 }  // namespace
 
 TEST_CASE("emulator: a missing barrier is reported with both lines") {
-  const Tensor x = on_device(counting(96)), y = Tensor::empty({96}, DType::f32, device);
+  const Tensor x = on_gpu(Tensor::arange(96, DType::f32)), y = Tensor::empty({96}, DType::f32, device);
   const gpu::Grid grid{.shared_bytes = shared_bytes_for<float>(96)};
   for (const std::uint64_t order : orders) {
     CAPTURE(order);
@@ -195,7 +187,7 @@ TEST_CASE("emulator: unwritten shared memory, and a shuffle used as a barrier") 
 
 TEST_CASE("emulator: counts") {
   gpu::emulator::reset_counters();
-  const Tensor x = on_device(counting(192));
+  const Tensor x = on_gpu(Tensor::arange(192, DType::f32));
   const Tensor sums = Tensor::empty({3}, DType::f32, device), positive = Tensor::zeros({1}, DType::i32, device);
   for (const std::uint64_t order : orders) {
     const With chosen(settings().order, order);
@@ -248,7 +240,7 @@ TEST_CASE("emulator: a host that touches device memory gets a report and ends") 
 }
 
 TEST_CASE("emulator: fresh memory is NaN") {
-  { const Tensor used = on_device(counting(50)); }
+  { const Tensor used = on_gpu(Tensor::arange(50, DType::f32)); }
   for (const double value : Tensor::empty({50}, DType::f32, device).to_vector()) CHECK(std::isnan(value));
 }
 

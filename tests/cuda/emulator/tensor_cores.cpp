@@ -99,16 +99,10 @@ auto far_rows(int apart) {
   });
 }
 
-Tensor numbers(index_t count, DType dtype) {
-  std::vector<double> values;
-  for (index_t i = 0; i < count; ++i) values.push_back(static_cast<double>(i));
-  return on_gpu(Tensor::of(values, {count}, dtype));
-}
-
 }  // namespace
 
 TEST_CASE("emulator: copies ahead in two stages, and each wait and barrier that may be forgotten") {
-  const Tensor x = numbers(3 * stage, DType::f16);
+  const Tensor x = on_gpu(Tensor::arange(3 * stage, DType::f16));
   const auto said = [&](Left out, std::uint64_t order) {
     const Tensor y = Tensor::empty({192}, DType::f32, Device::cuda(0));
     const std::string text =
@@ -142,7 +136,7 @@ TEST_CASE("emulator: copies ahead in two stages, and each wait and barrier that 
 TEST_CASE("emulator: what is in flight may not be touched, not even by its own thread") {
   for (const std::uint64_t order : orders) {
     const auto said = [&](int kind) {
-      const Tensor x = numbers(128, DType::f32), y = Tensor::empty({32}, DType::f32, Device::cuda(0));
+      const Tensor x = on_gpu(Tensor::arange(128, DType::f32)), y = Tensor::empty({32}, DType::f32, Device::cuda(0));
       const std::string text = report(touches(x, y, kind), {.shared_bytes = shared_bytes_for<float>(128)}, order);
       return text.empty() ? to_text("lane 1 has ", y.to_vector()[1]) : text;
     };
@@ -156,7 +150,7 @@ TEST_CASE("emulator: what is in flight may not be touched, not even by its own t
 }
 
 TEST_CASE("emulator: misaligned copies and fragment loads, and a warp that meets with different instructions") {
-  const Tensor x = numbers(34 * 8, DType::f16);
+  const Tensor x = on_gpu(Tensor::arange(34 * 8, DType::f16));
   const auto said = [&](int to, int from, int matrix) {
     return report(misaligned(x, to, from, matrix), {.shared_bytes = shared_bytes_for<Float16>(34 * 8)}, 0);
   };
@@ -194,7 +188,7 @@ TEST_CASE("emulator: tensor cores and copies ahead are counted, and fragment loa
   CHECK(of_product(DType::bf16, 16).mma_16 == 1);
   CHECK(of_product(DType::f32, 8).mma_8 == 1);
   const auto held = counted("held matrices", [] {
-    static_cast<void>(held_matrices(numbers(256, DType::f16).view({32, 8}, {8, 1})));
+    static_cast<void>(held_matrices(on_gpu(Tensor::arange(256, DType::f16)).view({32, 8}, {8, 1})));
   });
   CHECK(held.fragment_loads == 2);
   CHECK(held.copied_ahead == 512);

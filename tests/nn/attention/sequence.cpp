@@ -118,15 +118,15 @@ TEST_CASE("distance steps: runs, causal and not, moved as a whole, padded on bot
   check_steps(context_of(Sequence::run(1)), {0, 1, true});
   check_steps(context_of(moved(Sequence::run(7), 1e9)), causal);
   check_steps(seen_by("shifted(kerple, by=17)", Sequence::run(7)), causal);
-  for (const bool left : {true, false}) {
-    check_steps(context_of(Sequence::padded(present_but(7, 3, left))), causal);
-    check_steps(context_of(Sequence::padded(present_but(7, 3, left), false)), both_ways);
+  for (const index_t left : {3, 0}) {
+    check_steps(context_of(Sequence::padded(present_but(7, left, 3 - left))), causal);
+    check_steps(context_of(Sequence::padded(present_but(7, left, 3 - left), false)), both_ways);
   }
 }
 
 TEST_CASE("distance steps: decoding, and a block of rows") {
   check_steps(context_of(Sequence::continued(5, 1, 9)), {0, 6, true});
-  check_steps(context_of(Sequence::continued(4, 3, 9, present_but(7, 2, true))), {0, 7, true});
+  check_steps(context_of(Sequence::continued(4, 3, 9, present_but(7, 2, 0))), {0, 7, true});
   AttendContext block = context_of(Sequence::run(9));
   block.rows = 3, block.keys = 7, block.first_row = 4;
   block.positions.query = slice(block.positions.query, 0, 4, 7);
@@ -142,8 +142,7 @@ TEST_CASE("distance steps: stretched, drawn and uneven positions") {
   const AttendContext distances = seen_by("randomised(alibi, length=64)", Sequence::run(7));  // draws distances
   REQUIRE(distances.positions.distances.defined());
   check_steps(distances, {0, 7, true});
-  check_steps(
-      seen_by("randomised(alibi, length=64)", Sequence::padded(present_but(7, 3, true), false)), {-6, 13, true});
+  check_steps(seen_by("randomised(alibi, length=64)", Sequence::padded(present_but(7, 3, 0), false)), {-6, 13, true});
 
   const AttendContext positions = seen_by("randomised(kerple, length=12)", Sequence::run(7));
   REQUIRE(!positions.positions.distances.defined());
@@ -230,13 +229,13 @@ TEST_CASE("a table by distance is made once for all layers and steps, and anew f
 TEST_CASE("a mask is that of the facts: causal, padding, decoding, given by the caller") {
   check_mask(Sequence::run(5));
   CHECK(!Sequence::run(5, false).mask().defined());
-  for (const bool left : {false, true})
-    for (const bool causal : {false, true}) check_mask(Sequence::padded(present_but(6, 2, left), causal));
+  for (const index_t left : {0, 2})
+    for (const bool causal : {false, true}) check_mask(Sequence::padded(present_but(6, left, 2 - left), causal));
   check_mask(Sequence::continued(4, 3, 9));
-  check_mask(Sequence::continued(4, 3, 9, present_but(7, 2, true)));
+  check_mask(Sequence::continued(4, 3, 9, present_but(7, 2, 0)));
   for (const Shape& shape : {Shape{5}, Shape{5, 1}, Shape{1, 2, 5, 5}}) {
     const Tensor given = raw::cast(raw::cast(normal(shape, 3) + 1.0, DType::i32), DType::boolean);
-    for (Sequence sequence : {Sequence::run(5), Sequence::run(5, false), Sequence::padded(present_but(5, 2, false))}) {
+    for (Sequence sequence : {Sequence::run(5), Sequence::run(5, false), Sequence::padded(present_but(5, 0, 2))}) {
       sequence.given_mask = given;
       check_mask(sequence);
     }

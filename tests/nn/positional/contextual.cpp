@@ -8,13 +8,11 @@
 using namespace whence;
 using namespace whence::test;
 
-TEST_CASE("contextual: CoPE without a table is no position; z_scale multiplies a network's outputs") {
+TEST_CASE("contextual: z_scale multiplies a network's outputs") {
   const AttendInputs inputs = random_inputs(9);
-  const Bare cope("cope(p_max=3)"), mlp("cope_mlp(width=3)"), scaled("cope_mlp(width=3, z_scale=head)");
+  const Bare mlp("cope_mlp(width=3)"), scaled("cope_mlp(width=3, z_scale=head)");
   for (const char* each : {"output.weight", "output.bias"}) scaled.set(each, mlp[each] * 2.0);  // sqrt(d)
   CHECK(distance(scaled.logits(inputs), mlp.logits(inputs)) < 1e-13);
-  cope.fill("table", 0);
-  CHECK(distance(cope.logits(inputs), Bare("none").logits(inputs)) == 0);
 }
 
 TEST_CASE("contextual: fixed slopes are learned ones with these numbers") {

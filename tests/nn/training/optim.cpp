@@ -30,7 +30,8 @@ void five_steps(Pair& pair, Optimizer& adam, double gradients, double scale) {
   raw::copy_into(Tensor::of(w, {2, 3}, dtype), pair.weight);
   raw::copy_into(Tensor::of(b, {3}, dtype), pair.bias);
   for (int t = 1; t <= 5; ++t) {
-    set_gradient(pair.weight, wave(6, 1 + 1.3 * t, gradients, {2, 3}, dtype));
+    const Tensor of_weight = wave(6, 1 + 1.3 * t, gradients, {2, 3}, dtype);
+    set_gradient(pair.weight, raw::transpose(raw::copy(raw::transpose(of_weight))));  // with other strides
     set_gradient(pair.bias, wave(3, 2 + 1.3 * t, gradients, {3}, dtype));
     adam.step(0.01 * t, scale);
   }
@@ -121,24 +122,6 @@ TEST_CASE("sgd: one moment, with momentum alone") {
     CHECK(sgd.moments()[0].first.defined() == (momentum > 0));
     CHECK_FALSE(sgd.moments()[0].second.defined());
   }
-}
-
-TEST_CASE("optimisers: the same bits for 1, 2 and 3 threads, gradients with any strides") {
-  struct Large final : Module {
-    Tensor w = param("w", {301, 307}, Init::normal(0, 1));
-  };
-  for (const Make& make :
-      {adam_of({.weight_decay = 0.1}), sgd_of({.momentum = 0.9, .nesterov = true, .weight_decay = 0.1})})
-    expect_thread_independent("two steps", [&] {
-      Large large;
-      large.initialise(1);
-      const std::unique_ptr<Optimizer> optimizer = make(large);
-      for (std::uint64_t step = 0; step < 2; ++step) {
-        set_gradient(large.w, raw::transpose(Tensor::normal({307, 301}, 0, 1, Stream(1, "gradient", step))));
-        optimizer->step(0.1, clip_by_global_norm(large.parameters(), 1));
-      }
-      return large.w.detach();
-    });
 }
 
 TEST_CASE("adam: parameters without a path from the loss are all named, and nothing is changed") {

@@ -123,13 +123,6 @@ void add_pairs(KernelCases& table) {
 
 // ---- fill and copy.
 
-// The nearest number with `digits` digits, the even one of two; infinite if it would be more than `most`.
-double rounded(double x, int digits, int least_exponent, double most) {
-  if (x == 0 || !std::isfinite(x)) return x;
-  const double step = std::ldexp(1, std::max(std::ilogb(x), least_exponent) - digits + 1),
-               y = std::nearbyint(x / step) * step;
-  return std::fabs(y) > most ? std::copysign(INFINITY, x) : y;
-}
 double converted(double x, DType from, DType to) {
   switch (to) {
     case DType::boolean: return x != 0;
@@ -137,8 +130,8 @@ double converted(double x, DType from, DType to) {
     case DType::i32:
       if (from == DType::i64) return static_cast<std::int32_t>(static_cast<std::int64_t>(x));  // its bits wrap
       return std::fmin(std::fmax(std::trunc(x), -0x1p31), 0x1p31 - 1);
-    case DType::f16: return rounded(x, 11, -14, 65504);
-    case DType::bf16: return rounded(x, 8, -126, 0x1.fep127);
+    case DType::f16: return nearest_in_16_bits(x, 10);
+    case DType::bf16: return nearest_in_16_bits(x, 7);
     case DType::f32: return static_cast<double>(static_cast<float>(x));
     default: return x;
   }
@@ -180,15 +173,15 @@ KernelCase copy_rows(const Shape& shape) {
 }
 
 void add_moves(KernelCases& table) {
-  // The last two are just above the tie between 1 and the next 16-bit number. Through a float each would be a tie, and
-  // become 1.
+  // The last six are beside the tie between two 16-bit numbers. A float of each would be the tie.
   const Numbers numbers{0, 1, -1, 2.5, -2.5, 3.75, 100, 127.5, 1e-8, 65504, 70000, -3e9, 1.0009765625, 1.00048828125001,
-      1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40};
+      1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40, -1 - 0x3p-11 + 0x1p-40, -1 - 0x3p-8 + 0x1p-40, 0x5p-25 + 0x1p-63,
+      1000.25 + 0x1p-30};
   for (const DType from : all_dtypes) {
     const Operand given =
-        then(chosen(numbers, {2, 8}, DType::f64), [=](const Tensor& x) { return raw::transpose(raw::cast(x, from)); });
+        then(chosen(numbers, {2, 10}, DType::f64), [=](const Tensor& x) { return raw::transpose(raw::cast(x, from)); });
     const std::string name = to_text("from ", from);
-    table.push_back(copy(name, given, rows({8, 2})));
+    table.push_back(copy(name, given, rows({10, 2})));
     table.push_back(copy(name, of(from, any({4, 3, 5})), laid({4, 3, 5}, Layout::permuted), all_dtypes, true));
     for (const index_t length : {0, 1, 7, 8, 31, 257, 4096, 8193}) {
       if (length > 300 && !is_floating(from)) continue;
