@@ -1,5 +1,6 @@
 // Output of programs: progress lines with a test clock, tables, CSV, JSON lines, output folders.
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 
 #include <limits>
@@ -138,6 +139,9 @@ TEST_CASE("JSONL log: cut back to a step, it keeps lines without one; the last l
   write_file(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
   CHECK_THROWS_WITH_AS(truncate_jsonl_after(log, 9), doctest::Contains("line 2"), InputError);
   CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  const JsonLog fresh(log, JsonLog::Mode::fresh);
+  fresh.append({{"step", std::int64_t{1}}});
+  CHECK(read_file(log) == "{\"step\":1}\n");  // nothing of the log before; flushed while open
 }
 
 TEST_CASE("output folder: created, tried, or refused") {
