@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -24,6 +23,7 @@
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/language/tokeniser.h"
 #include "examples/whence/look/given.h"
+#include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training.h"
 #include "nn/io/checkpoint.h"
@@ -160,11 +160,6 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
-Bytes content(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return Bytes(std::istreambuf_iterator<char>(file), {});
-}
-
 // Returns the words of the seeds, and some that readers stumble on.
 std::vector<Bytes> words_of(const std::vector<Bytes>& seeds) {
   std::vector<Bytes> words = {"-1", "\"", "[[", "{}", Bytes(1, '\0'), "\n\n\n", "9223372036854775808", "1e400", "nan",
@@ -223,11 +218,11 @@ int main(int count, char** arguments) {
     return 2;
   }
   if (count == 3) {
-    std::cout << (taken(arguments[1], content(arguments[2])) ? "taken\n" : "refused\n");
+    std::cout << (taken(arguments[1], whence::read_file(arguments[2])) ? "taken\n" : "refused\n");
     return 0;
   }
   std::vector<Bytes> seeds = {Bytes()};
-  for (const auto& entry : fs::directory_iterator(arguments[2])) seeds.push_back(content(entry.path()));
+  for (const auto& entry : fs::directory_iterator(arguments[2])) seeds.push_back(whence::read_file(entry.path()));
   Mutator mutator(seeds, words_of(seeds), std::strtoull(arguments[3], nullptr, 16));
   return mutate(arguments[1], std::move(mutator), std::atof(arguments[4]),
       fs::path(arguments[5]) / (std::string(arguments[1]) + ".input"));

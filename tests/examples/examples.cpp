@@ -12,13 +12,11 @@ namespace {
 std::string source_of(const std::string& example) { return text_of(source_folder() + "/examples/" + example + ".cpp"); }
 
 // Returns an example's output. It must end with 0.
-std::string output_of(const std::string& example, const std::string& arguments = "") {
-  const Scratch scratch("example");
-  const std::string out = scratch / "out", program = program_folder() + "/examples/" + example;
-  const int code = std::system(("cd " + (scratch / "") + " && " + program + " " + arguments + " >" + out).c_str());
-  INFO(example, " ended with ", code);
-  REQUIRE(code == 0);
-  return text_of(out);
+std::string output_of(const std::string& example) {
+  const Workplace here("example");
+  const Outcome outcome = RunningProgram({}, program_folder() + "/examples/" + example).finish();
+  REQUIRE_MESSAGE(outcome.code == 0, example, ": ", outcome.err);
+  return outcome.out;
 }
 
 std::vector<double> numbers_behind(const std::string& words, const std::string& text) {

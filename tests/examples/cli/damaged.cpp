@@ -58,7 +58,7 @@ Change option(const std::string& name, const std::string& value) {
 }
 Change safetensors(const std::function<void(SafetensorsFile&)>& change) {
   return [=](const std::string& bytes) {
-    write("changed", bytes);
+    write_file("changed", bytes);
     SafetensorsFile file = read_safetensors("changed");
     change(file);
     write_safetensors("changed", file);
@@ -84,14 +84,14 @@ void prepare() {
   const std::string tiny = " --dim 8 --layers 1 --heads 2 --batch 2 --quiet";
   std::string text, questions;
   for (int line = 0; line < 900; ++line) text += "the cat number " + std::to_string(line) + " sat\n\n\n\n";
-  for (const char* file : {"text", "test"}) write(file, text);
+  for (const char* file : {"text", "test"}) write_file(file, text);
   for (const char* answer : {"a", "b", "c", "d", "e", "f"})
     questions += std::string(R"({"question": "which", "answer": ")") + answer + "\"}\n";
-  write("questions.jsonl", questions);
+  write_file("questions.jsonl", questions);
   // A run whose newest checkpoint is before its end.
   (void)done("train flip_flop --scheme cope --length 16 --test-sequences 2 --steps 6 --save-every 4 --out run" + tiny);
   std::filesystem::remove_all("run/checkpoints/step-000006");
-  write("run/metrics.jsonl", "");
+  write_file("run/metrics.jsonl", "");
   (void)done(
       "train lm --scheme rope --data text --test-data test --length 16 --steps 2 --evaluate-to 1 --out lm" + tiny);
   (void)done("train questions.jsonl --steps 2 --out task" + tiny);
@@ -175,13 +175,13 @@ TEST_CASE("damaged: a file that is cut, changed or of another run is refused by 
     const std::string whole = text_of(row.file);
     // A run.json that its owner changed has no seal.
     const bool unsealed = row.file.ends_with("run.json") && !row.says.starts_with("its SHA-256");
-    write(
+    write_file(
         row.file, row.change(unsealed ? std::regex_replace(whole, std::regex(",\n  \"seal\": \"\\w*\""), "") : whole));
     const bool named = !row.says.starts_with("...");
     const std::string error = check_refused({row.reader, row.code, row.says.substr(named ? 0 : 3)});
     if (named) CHECK_MESSAGE(has(error, row.file + ": "), error);
     if (there)
-      write(row.file, whole);
+      write_file(row.file, whole);
     else
       std::filesystem::remove(row.file);
   }

@@ -40,8 +40,6 @@ Progress::Columns terminal(int columns) {
   return [columns] { return columns; };
 }
 
-void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
 }  // namespace
 
 TEST_CASE("progress: plain lines at most every ten seconds, and the last state") {
@@ -132,23 +130,18 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
   CHECK(cut_to_width("abc", 0).empty());
 }
 
-TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
+TEST_CASE("JSONL log: cut back to a step, it keeps lines without one; the last line alone may be no JSON") {
   const Scratch folder("progress");
-  const fs::path log = folder.folder / "log.jsonl";
-  JsonLog fresh(log, JsonLog::Mode::fresh);
-  for (std::int64_t step = 1; step <= 3; ++step) fresh.append({{"step", step}});
-  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");  // flushed while open
-  std::ofstream(log, std::ios::app) << "{\"event\": \"no step\"}\n{\"step\":4,\"lo";
+  const std::string log = folder / "log.jsonl", fine = "{\"step\":1}\n{\"event\": \"no step\"}\n";
+  write_file(log, fine + "{\"step\":3}\nnoise\n");
   truncate_jsonl_after(log, 2);
-  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n");
-  JsonLog(log, JsonLog::Mode::append).append({{"step", std::int64_t{3}}});
-  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n{\"step\":3}\n");
-  put(log, "{\"step\":1}\nnoise\n");
-  truncate_jsonl_after(log, 9);
-  CHECK(read_file(log) == "{\"step\":1}\n");
-  put(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  CHECK(read_file(log) == fine);
+  write_file(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
   CHECK_THROWS_WITH_AS(truncate_jsonl_after(log, 9), doctest::Contains("line 2"), InputError);
   CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  const JsonLog fresh(log, JsonLog::Mode::fresh);
+  fresh.append({{"step", std::int64_t{1}}});
+  CHECK(read_file(log) == "{\"step\":1}\n");  // nothing of the log before; flushed while open
 }
 
 TEST_CASE("output folder: created, tried, or refused") {
@@ -157,7 +150,7 @@ TEST_CASE("output folder: created, tried, or refused") {
   ensure_output_folder(deep);
   ensure_output_folder(deep);
   CHECK(fs::is_empty(deep));
-  put(folder.folder / "file", "x");
+  write_file(folder / "file", "x");
   for (const fs::path& refused :
       {folder.folder / "file/out", folder.folder / "file", fs::path(), fs::path("/proc/whence")})
     CHECK_THROWS_AS(ensure_output_folder(refused), InputError);

@@ -17,11 +17,11 @@ void prepare() {
   for (int line = 0; line < 900; ++line)
     text += "the cat number " + std::to_string(line) + (line % 10 ? " sat\n" : " sat\n\n\n\n");
   std::filesystem::create_directories("tree");
-  for (const char* file : {"text.txt", "tree/text.txt"}) write(file, text);
-  write("empty.txt", "");
-  write("short.txt", "abc\n\n\n\ndef");
-  write("broken.json", "{");
-  write("lines.jsonl", "{\"text\": \"a b\"}\n");
+  for (const char* file : {"text.txt", "tree/text.txt"}) write_file(file, text);
+  write_file("empty.txt", "");
+  write_file("short.txt", "abc\n\n\n\ndef");
+  write_file("broken.json", "{");
+  write_file("lines.jsonl", "{\"text\": \"a b\"}\n");
   const Tensor four = Tensor::ones({2, 2, 5, 4}), rows = Tensor::ones({2, 2, 5, 5}), table = Tensor::ones({4, 4});
   write_safetensors("in", {{{"q", four}, {"k", four}, {"v", four}, {"cotangent", four}, {"table", table}}, {}});
   write_safetensors(
@@ -34,7 +34,7 @@ void prepare() {
       "--warm-up 0 --evaluate-to 1 --quiet --out lm");
   std::filesystem::create_directories("lab/cope.0");
   std::filesystem::copy("run/run.json", "lab/cope.0/run.json");
-  write("gone.txt", text);
+  write_file("gone.txt", text);
   (void)done(
       "train lm --data gone.txt --scheme absolute --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --steps 2 "
       "--warm-up 0 --evaluate-to 1 --quiet --out gone");
@@ -111,7 +111,7 @@ TEST_CASE("refusals: a GPU that cannot be used is refused with its cause by ever
   const std::string& cause = cuda_facts().refusal;
   REQUIRE(!cause.empty());  // this program has no GPU, not even an emulated one
   const Workplace here("refusals-gpu");
-  write("text.txt", "a text");
+  write_file("text.txt", "a text");
   for (const char* line : {"bench attention", "bench decode", "bench ops", "bench step", "conformance rope",
            "generate run", "gradcheck softmax", "train flip_flop", "train lm --data text.txt"})
     check_refused({std::string(line) + " --device cuda", 2, cause});

@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <map>
 
+#include "nn/io/files.h"
 #include "tests/support/programs.h"
 
 namespace whence::test {
-
-inline void write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
 
 // Returns every name in the working folder with the content of regular files, without locks, which a command may leave.
 inline std::map<std::string, std::string> all_files() {

@@ -197,26 +197,6 @@ TEST_CASE("all of a text is scored by windows in a row: each token but the first
       (void)score(*model, corpus, Part::training, {9, 2}, 0), doctest::Contains("1 token given; 2"), FileError);
 }
 
-TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
-  const Scratch scratch("language-jsonl");
-  write_file(
-      scratch / "a.jsonl", "{\"text\": \"one two\", \"body\": \"x\"}\n\n{\"text\": \"\"}\n{\"text\": \"three\\n\"}\n");
-  write_file(scratch / "b.txt", "test  it\n now");
-  const CorpusOptions options{.data = scratch / "a.jsonl", .test_data = scratch / "b.txt", .validation_share = 0};
-  const TokeniserPointer bytes = byte_tokeniser();
-  const Corpus corpus(options, *bytes);
-  CHECK(decoded(corpus, *bytes, Part::training) == "one twothree\n");
-  CHECK(decoded(corpus, *bytes, Part::test) == "test  it\n now");
-  CHECK((corpus.size(Part::training).documents == 2 && corpus.size(Part::training).words == 3));
-  CHECK((corpus.size(Part::test).words == 3 && has(corpus.summary(), "test: 1 documents, 13")));
-  CorpusOptions other = options;
-  other.test_data = {};
-  CHECK(Corpus(other, *bytes).hash() != corpus.hash());
-
-  write_file(scratch / "bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"x\"}\n");
-  CHECK(has(refusal({.data = scratch / "bad.jsonl"}), "bad.jsonl: line 2:"));
-}
-
 TEST_CASE("text: JSON lines are known by their content, and what is taken otherwise or left out is said") {
   const Scratch scratch("language-json-lines");
   const TokeniserPointer bytes = byte_tokeniser();
@@ -239,6 +219,8 @@ TEST_CASE("text: JSON lines are known by their content, and what is taken otherw
     CHECK(found.first == text);
     CHECK_MESSAGE(has(found.second, "text 'text':"), found.second);
   }
+  write_file(scratch / "bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"x\"}\n");
+  CHECK(has(refusal({.data = scratch / "bad.jsonl"}), "bad.jsonl: line 2:"));
   for (const char* plain : {"{ is a brace\n", "one {\"text\": \"two\"}\n", "{\"text\": 1"})
     CHECK_FALSE(has(read("d.txt", plain).second, "note: "));
 }

@@ -1,21 +1,16 @@
-// Files that are no text, or are hostile; Ctrl-C during reading; odd names of files.
-#include <chrono>
+// Files that are no text; Ctrl-C during reading.
 #include <csignal>
-#include <cstdlib>
 
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/language/corpus.h"
-#include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"
-#include "tests/support/json.h"
-#include "tests/support/tensors.h"
+#include "tests/support/programs.h"
 
 using namespace whence;
 using namespace whence::language;
 using namespace whence::test;
 using namespace std::string_literals;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -82,20 +77,4 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed and made tokens") {
     CHECK_THROWS_AS(Corpus({.data = scratch / "text", .validation_share = 0}, tokeniser), Interrupted);
   }
   CHECK(tokeniser.parts == 1);
-}
-
-TEST_CASE("JSON that nests beyond 64 levels or holds NUL is refused with its place, wherever it is read") {
-  const Scratch scratch("text-json");
-  const std::string deep = std::string(100000, '['), file = scratch / "file";
-  const std::pair<std::string, std::string> cases[] = {
-      {"{\"a\":" + deep, "nests deeper than 64 levels"}, {"{}\0garbage"s, "holds a NUL at byte 2"}};
-  for (const auto& [text, message] : cases) {
-    write_file(file, text);
-    const std::function<void()> readers[] = {[&] { (void)read_run_record(file); }, [&] { (void)load_tokeniser(file); },
-        [&, &json = text] { for_each_json_line(json, file, [](const Json&) {}); }};
-    for (std::size_t k = 0; k < std::size(readers); ++k) {
-      CAPTURE(k);
-      CHECK_THROWS_WITH_AS(readers[k](), doctest::Contains(message.c_str()), FileError);
-    }
-  }
 }

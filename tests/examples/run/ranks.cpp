@@ -81,22 +81,6 @@ TEST_CASE("ranks: parts that are no power of two, and a loss scale that overflow
   CHECK_THROWS_WITH_AS(taken(4, 6, DType::f32, "none"), doctest::Contains("a multiple"), InputError);
 }
 
-TEST_CASE("ranks: the order of a step's parts is a tree of halves, not a row") {
-  // 2^25 + 1 - 2^25 + 1 in f32: from left to right 1, by halves 0. A single weight whose gradients are these.
-  struct One final : Module {
-    Tensor w = param("w", {1}, Init::zeros());
-  } model;
-  model.initialise(0);
-  MixedPrecision precision(model, DType::f32, {});
-  const float gradients[] = {33554432, 1, -33554432, 1};
-  const LossOf loss_of = [&](const TrainingBatch&, std::int64_t part) {
-    return sum(model.w * Tensor::full({1}, gradients[(part - 1) % 4]));
-  };
-  const auto batch = [](std::int64_t) { return TrainingBatch{.counted = 1, .tokens = 1}; };
-  TrainingStep step(precision, batch, loss_of, {.accumulate = 4, .clip = 1e30});
-  CHECK(step.take(1, 0).gradient_norm == 0);
-}
-
 TEST_CASE("ranks: one with other options, or other data, is named on all, and nothing is trained") {
   std::vector<std::string> said(2);
   in_threads(2, [&](Communicator& ranks) {

@@ -16,7 +16,10 @@ namespace {
 
 Tokens drawn(const std::string& name, index_t length, std::uint64_t number, Reading reading = Reading::source) {
   Draw draw(Stream(11, name, number));
-  return std::ranges::find(chomsky_problems(), name, &ChomskyProblem::name)->draw(draw, length, reading);
+  const ChomskyProblem& problem = *std::ranges::find(chomsky_problems(), name, &ChomskyProblem::name);
+  const Tokens string = problem.draw(draw, length, reading);
+  for (const std::int64_t token : string) REQUIRE((token >= 0 && token < std::ssize(problem.symbols)));
+  return string;
 }
 
 template <class Function>
@@ -31,19 +34,6 @@ std::set<Tokens> support(const std::string& name, index_t length, Reading readin
   std::set<Tokens> strings;
   for (const auto& [string, count] : counted(name, length, 2000, reading, [](const Tokens& each) { return each; }))
     strings.insert(string);
-  return strings;
-}
-
-std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
-  std::set<Tokens> strings{{}};
-  for (index_t i = 0; i < length; ++i) {
-    std::set<Tokens> longer;
-    for (Tokens string : strings) {
-      string.push_back(0);
-      for (; string.back() < kinds; ++string.back()) longer.insert(string);
-    }
-    strings = longer;
-  }
   return strings;
 }
 
@@ -68,21 +58,17 @@ double accuracy(const Guess& guess, const Batch& batch) {
 }  // namespace
 
 TEST_CASE("chomsky: strings of one, two and three symbols are exactly the defined ones") {
-  for (const char* name : {"even_pairs", "parity_check", "reverse_string", "duplicate_string", "odds_first"})
-    for (const index_t length : {1, 2, 3}) CHECK(support(name, length) == all_strings(length, 2));
-  CHECK(support("cycle_navigation", 3) == all_strings(3, 3));
-  CHECK(support("bucket_sort", 3) == all_strings(3, 5));
-  CHECK(support("modular_arithmetic", 2) == all_strings(1, 5));  // made odd
+  for (const char* name : {"parity_check", "reverse_string", "duplicate_string", "odds_first"})
+    CHECK(support(name, 3).size() == 8);
+  CHECK(support("modular_arithmetic", 2) == std::set<Tokens>{{0}, {1}, {2}, {3}, {4}});  // made odd
   CHECK(support("stack_manipulation", 2) == std::set<Tokens>{{0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}});
   CHECK(support("modular_arithmetic_brackets", 3) ==
         std::set<Tokens>{{8, 0, 9}, {8, 1, 9}, {8, 2, 9}, {8, 3, 9}, {8, 4, 9}});
   CHECK(support("solve_equation", 3) == std::set<Tokens>{{9, 10, 0}, {9, 10, 1}, {9, 10, 2}, {9, 10, 3}, {9, 10, 4}});
   CHECK(support("missing_duplicate", 3) == std::set<Tokens>{{2, 0, 3}, {2, 1, 3}, {0, 2, 3}, {1, 2, 3}});
-  const std::tuple<const char*, index_t, std::size_t, Reading> sizes[] = {
-      {"modular_arithmetic", 3, 75, Reading::source}, {"modular_arithmetic", 4, 50, Reading::paper},  // without *
-      {"modular_arithmetic_brackets", 5, 75, Reading::source}, {"stack_manipulation", 3, 30, Reading::source},
-      {"solve_equation", 2, 1, Reading::source}, {"missing_duplicate", 1, 1, Reading::source}};
-  for (const auto& [name, length, size, reading] : sizes) CHECK(support(name, length, reading).size() == size);
+  CHECK(support("stack_manipulation", 3).size() == 30);
+  CHECK(support("solve_equation", 2).size() == 1);
+  CHECK(support("missing_duplicate", 1).size() == 1);
   for (const char* name : {"binary_addition", "binary_multiplication"}) {
     CHECK(support(name, 2) == std::set<Tokens>{{0, 0}, {1, 0}, {0, 1}});
     CHECK(support(name, 3) == std::set<Tokens>{{1, 2, 1}});
