@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "cuda/emulator/running.h"
@@ -22,8 +23,8 @@ class Costs {
   void begin_block(int threads);
   // The running thread reads or writes, in accesses of at most 16 bytes.
   void note(Space space, const void* first, std::size_t bytes, const Site& at, bool writes);
-  // Adds the requests of the lanes from thread `first` on, which have met, to running.now.
-  void settle(int first, int lanes);
+  // Adds the requests of the warp whose first thread is `first`, and whose lanes have met, to running.now.
+  void settle(int first);
   void end_launch();  // writes the most expensive places to running.now
 
  private:
@@ -40,8 +41,9 @@ class Costs {
   };
   using Accesses = std::vector<Access>;
 
-  void requests_in_step(int first, int lanes);
-  void requests_by_place(int first, int lanes);
+  using Warp = std::span<Accesses, warp_size>;  // by lane
+  void requests_in_step(Warp warp);
+  void requests_by_place(Warp warp);
   void request();  // counts the accesses in together_ as one request
   void global_request();
   void shared_request();

@@ -74,7 +74,7 @@ void retire(void* block) noexcept {
     emulator::submit("free", {}, [memory = arena.bytes_at(block), bytes] { emulator::Arena::fill(memory, bytes); });
 }
 
-MemoryRoom memory_room() {
+BlockSource::Room memory_room() {
   const emulator::Arena& arena = emulator::Arena::instance();
   return {arena.capacity() - std::min(arena.capacity(), arena.used()), arena.capacity()};
 }

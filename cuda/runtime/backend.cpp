@@ -29,10 +29,7 @@ class GpuBlocks final : public BlockSource {
  public:
   void* take(std::size_t bytes) override { return gpu::allocate(bytes); }
   void give_back(void* block, std::size_t) noexcept override { gpu::deallocate(block); }
-  Room room() const override {
-    const gpu::MemoryRoom room = gpu::memory_room();
-    return {room.free, room.total};
-  }
+  Room room() const override { return gpu::memory_room(); }
   const char* name() const override { return "GPU memory"; }
   bool host_may_read() const override { return false; }
   void hand_out(void* block, std::size_t bytes) override { gpu::unset(block, bytes); }
@@ -109,6 +106,14 @@ class CudaRuntime final : public DeviceRuntime {
   }
 };
 
+class GpuLauncher final : public IndexLauncher {
+ public:
+  CUstream_st* stream() override { return gpu::stream(); }
+  void launched(const char* op, index_t blocks, int threads) override { gpu::launched({op, blocks, threads, 0}); }
+  bool recording() const override { return gpu::capturing(); }
+  void run(const char* op, index_t count, const IndexBody& body) override { gpu::run_indices(op, count, body); }
+};
+
 }  // namespace
 
 std::string gpu::to_string(const LaunchFacts& facts) {
@@ -136,7 +141,8 @@ static Backend find_gpu(Device) {
     fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
   static CudaRuntime& runtime = *new CudaRuntime;
   static CudaKernels& kernels = *new CudaKernels;
-  return {&kernels, &gpu_memory(), &index_launcher(), &runtime, &dual_kernels()};
+  static GpuLauncher& launcher = *new GpuLauncher;
+  return {&kernels, &gpu_memory(), &launcher, &runtime, &dual_kernels()};
 }
 static const RegisteredBackend registered(Device::Kind::cuda, find_gpu);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/shape.h"
 
@@ -39,10 +40,7 @@ void unset(void* block, std::size_t bytes);
 // Called when a block is cached. The emulator finds code that touches it meanwhile.
 void retire(void* block) noexcept;
 
-struct MemoryRoom {
-  std::size_t free = 0, total = 0;  // bytes, of the whole device
-};
-MemoryRoom memory_room();
+BlockSource::Room memory_room();  // of the whole device
 
 // Waits for everything launched before, and throws its errors. Throws Error while capturing: numbers do not exist yet.
 void copy_to_cpu(const void* from, void* to, std::size_t bytes);
