@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "tensor/error.h"
 
@@ -35,25 +36,7 @@ void Costs::note(Space space, const void* first, std::size_t bytes, const Site& 
 }
 
 void Costs::settle(int first) {
-  const Warp warp(&of_thread_[static_cast<std::size_t>(first)], warp_size);
-  const bool in_step = std::all_of(warp.begin() + 1, warp.end(), [&](const Accesses& of_lane) {
-    return std::equal(of_lane.begin(), of_lane.end(), warp[0].begin(), warp[0].end(),
-        [](const Access& a, const Access& b) { return a.same_place(b); });
-  });
-  in_step ? requests_in_step(warp) : requests_by_place(warp);
-  for (Accesses& of_lane : warp) of_lane.clear();
-}
-
-// Every lane made the same accesses: the k-th accesses of all lanes are one request.
-void Costs::requests_in_step(Warp warp) {
-  for (std::size_t k = 0; k < warp[0].size(); ++k) {
-    together_.clear();
-    for (const Accesses& of_lane : warp) together_.push_back(of_lane[k]);
-    request();
-  }
-}
-
-void Costs::requests_by_place(Warp warp) {
+  const std::span<Accesses> warp(&of_thread_[static_cast<std::size_t>(first)], warp_size);
   struct Visit {
     std::uint64_t place, number;
     Access access;
@@ -75,11 +58,10 @@ void Costs::requests_by_place(Warp warp) {
     together_.clear();
     const Visit& of_first = visits[k];
     for (; k < visits.size() && !before(of_first, visits[k]); ++k) together_.push_back(visits[k].access);
-    request();
+    together_.front().space == Space::global ? global_request() : shared_request();
   }
+  for (Accesses& of_lane : warp) of_lane.clear();
 }
-
-void Costs::request() { together_.front().space == Space::global ? global_request() : shared_request(); }
 
 // Counts the sectors that hold the bytes, and the smallest number that could hold as many different bytes.
 void Costs::global_request() {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "cuda/emulator/running.h"
@@ -34,18 +33,13 @@ class Costs {
     Space space;
     std::uint8_t bytes, lane;
     bool writes;
-    bool same_place(const Access& other) const { return site == other.site && space == other.space; }
   };
   struct Place {
     std::uint64_t sectors = 0, wavefronts = 0;  // beyond the minimum
   };
   using Accesses = std::vector<Access>;
 
-  using Warp = std::span<Accesses, warp_size>;  // by lane
-  void requests_in_step(Warp warp);
-  void requests_by_place(Warp warp);
-  void request();  // counts the accesses in together_ as one request
-  void global_request();
+  void global_request();  // counts the accesses in together_ as one request
   void shared_request();
 
   std::vector<Accesses> of_thread_;
