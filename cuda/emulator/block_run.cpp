@@ -39,7 +39,6 @@ void BlockRun::settle_costs(const Group& group) {
 
 void BlockRun::reset(int threads) {
   if (running.costs) running.costs->begin_block(threads);
-  CopiesAhead::instance().begin_block(threads);
   all_ = {.end = threads};
   tasks_.assign(static_cast<std::size_t>(threads), Task{});
   warps_.assign(static_cast<std::size_t>(threads / warp_size), Warp{});
@@ -117,7 +116,7 @@ void BlockRun::start(int thread) {
   try {
     Thread view(running.block, running.facts->blocks, thread);
     (*code_)(view);
-    CopiesAhead::instance().require_none();
+    require_no_copies();
   } catch (...) { failure_ = std::current_exception(); }
   task_of(thread).ended = true;
 }

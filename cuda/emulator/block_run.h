@@ -19,6 +19,19 @@ namespace whence::gpu::emulator {
 
 using Code = std::function<void(Thread&)>;  // a kernel without its type
 
+// An asynchronous copy into shared memory, and those of a thread that it has not waited for (copies_ahead.h).
+struct CopyAhead {
+  std::byte* to;
+  const std::byte* from;
+  std::size_t bytes, size;
+  int group;
+  Site at;
+};
+struct CopiesAhead {
+  std::vector<CopyAhead> in_flight;  // the oldest first
+  int group = 0;                     // the group that is not committed yet
+};
+
 class BlockRun {
  public:
   // Runs the block that `running` names, of facts.threads threads. Throws Error if it stopped; the object can be used
@@ -36,6 +49,7 @@ class BlockRun {
   // True if `stamp`, a segment of a thread of this block, may be unordered with the running thread.
   bool unordered(std::uint64_t stamp) const;
   int thread_of(std::uint64_t stamp) const;
+  CopiesAhead& copies() { return task_of(running.thread).copies; }  // of the running thread
 
  private:
   struct Place {
@@ -46,7 +60,8 @@ class BlockRun {
   struct Task {
     Fiber* fiber = nullptr;
     bool ended = false;
-    Place place;
+    Place place = {};
+    CopiesAhead copies = {};
   };
   // The threads that wait for each other: those of a warp, or of the block.
   struct Group {
