@@ -34,8 +34,14 @@ class GpuBlocks final : public BlockSource {
   bool host_may_read() const override { return false; }
   void hand_out(void* block, std::size_t bytes) override { gpu::unset(block, bytes); }
   void retire(void* block) noexcept override { gpu::retire(block); }
-  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { gpu::copy_to_cpu(from, to, bytes); }
+  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override {
+    if (bytes == 0) return;
+    if (gpu::capturing())
+      fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
+    gpu::copy_to_cpu(from, to, bytes);
+  }
   void copy_from_cpu(const void* from, void* to, std::size_t bytes) override {
+    if (bytes == 0) return;
     gpu::copy_from_cpu(from, to, bytes);
     count([&](DeviceTraffic& traffic) { traffic.bytes_to_device += bytes; });
   }
@@ -75,7 +81,12 @@ class RecordedGraph final : public RecordedWork {
 
 class CudaRuntime final : public DeviceRuntime {
  public:
-  void synchronise() override { gpu::synchronise(); }
+  void synchronise() override {
+    if (gpu::capturing())
+      fail(
+          "synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+    gpu::synchronise();
+  }
   DeviceTraffic traffic() const override {
     const std::scoped_lock lock(traffic_mutex);
     DeviceTraffic all = traffic_since_start;
@@ -83,9 +94,9 @@ class CudaRuntime final : public DeviceRuntime {
     return all;
   }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
-    if (!gpu::capturing())
-      // The graph has its own memory: blocks cached by unrecorded steps would be unused meanwhile.
-      gpu_memory().release_cached();
+    if (gpu::capturing()) fail("record", "recording is under way; one at a time required; end it first");
+    // The graph has its own memory: blocks cached by unrecorded steps would be unused meanwhile.
+    gpu_memory().release_cached();
     gpu::begin_capture();
     traffic_of_graph = {};
     const Allocator::Pool pool = gpu_memory().open_pool();
