@@ -79,7 +79,7 @@ def counters_of_kernels(said):
 
 def launches_counted(said):
     """The same from the emulator's table, which counts launches and knows no time.
-    >>> launches_counted("kernel (emulated; bytes)       launches  shapes\\ncopy, rows in packs       42      3\\nall 1       42      3")
+    >>> launches_counted("kernel (emulated; bytes)       launches  blocks\\ncopy, rows in packs       42      3\\nall 1       42      3")
     [['copy, rows in packs', 42, None]]
     """
     table = said[said.index("kernel (emulated; bytes)"):].splitlines()[1:]

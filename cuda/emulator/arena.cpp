@@ -127,12 +127,7 @@ const Arena::Blocks::value_type* Arena::block_at(std::size_t offset) const {
   return offset - after->first < after->second.size ? &*after : nullptr;
 }
 
-bool Arena::belongs_to(const void* graph, const Use& use) const {
-  const std::lock_guard lock(mutex_);
-  return blocks_.at(use.begin).graph == graph;
-}
-
-std::vector<Arena::Use> Arena::uses_in(const void* memory, std::size_t bytes) const {
+std::vector<Arena::Use> Arena::uses_in(const void* memory, std::size_t bytes, const void* graph) const {
   const std::lock_guard lock(mutex_);
   std::vector<Use> uses;
   for (std::size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
@@ -140,7 +135,7 @@ std::vector<Arena::Use> Arena::uses_in(const void* memory, std::size_t bytes) co
     std::memcpy(&word, static_cast<const std::byte*>(memory) + at, sizeof word);
     const auto kernels_offset = reinterpret_cast<std::uintptr_t>(word) - reinterpret_cast<std::uintptr_t>(memory_);
     const auto* const block = block_at(contains(word) ? offset(word) : kernels_offset);
-    if (!block || block->second.used == 0) continue;
+    if (!block || block->second.used == 0 || (graph && block->second.graph == graph)) continue;
     const auto same = [&](const Use& use) { return use.begin == block->first; };
     if (std::none_of(uses.begin(), uses.end(), same))
       uses.push_back({block->first, block->second.used, block->second.number});

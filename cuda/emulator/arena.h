@@ -32,10 +32,10 @@ class Arena {
     std::size_t begin, bytes;
     std::uint64_t number;
   };
-  // Returns the blocks in use that the words of `memory` point at, by either address: the pointers of an argument.
-  std::vector<Use> uses_in(const void* memory, std::size_t bytes) const;
+  // Returns the blocks in use that the words of `memory` point at, by either address: the pointers of an argument. Those
+  // of `graph`'s own memory are left out.
+  std::vector<Use> uses_in(const void* memory, std::size_t bytes, const void* graph = nullptr) const;
   bool holds(const Use& use) const;
-  bool belongs_to(const void* graph, const Use& use) const;
   // True if [address, address + bytes) is inside one block in use.
   bool in_use(const void* address, std::size_t bytes) const;
   std::byte* bytes_of(const Use& use) const { return memory_ + use.begin; }

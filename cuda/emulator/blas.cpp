@@ -17,11 +17,14 @@
 namespace whence {
 namespace {
 
+template <class T> T* device_numbers(const void* address) {
+  return reinterpret_cast<T*>(gpu::emulator::Arena::instance().bytes_at(address));
+}
+
 // Returns the matrix in the compute type, row-major without gaps.
 template <class T>
 std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_t rows, index_t columns) {
-  const T* const first =
-      reinterpret_cast<const T*>(gpu::emulator::Arena::instance().bytes_at(from.first)) + which * from.step;
+  const T* const first = device_numbers<T>(from.first) + which * from.step;
   std::vector<compute_t<T>> matrix(static_cast<std::size_t>(rows * columns));
   for (index_t i = 0; i < rows; ++i) {
     for (index_t j = 0; j < columns; ++j) {
@@ -30,10 +33,6 @@ std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_
     }
   }
   return matrix;
-}
-
-template <class T> T* device_numbers(const void* address) {
-  return reinterpret_cast<T*>(gpu::emulator::Arena::instance().bytes_at(address));
 }
 
 template <class T, class Out> void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {

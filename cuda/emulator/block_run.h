@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,25 +17,19 @@ class Thread;
 
 namespace whence::gpu::emulator {
 
-// A kernel without its type: call(body, thread).
-struct Code {
-  const void* body;
-  void (*call)(const void* body, Thread& thread);
-};
+using Code = std::function<void(Thread&)>;  // a kernel without its type
 
-// The reason why a thread waits.
-enum class Meeting : unsigned char {
-  none,
-  sync,
-  sync_warp,
-  shuffle,
-  shuffle_xor,
-  shuffle_up,
-  mma,
-  ldmatrix,
-  ldmatrix_trans,
-  movmatrix,
-  stmatrix_trans
+// An asynchronous copy into shared memory, and those of a thread that it has not waited for (copies_ahead.h).
+struct CopyAhead {
+  std::byte* to;
+  const std::byte* from;
+  std::size_t bytes, size;
+  int group;
+  Site at;
+};
+struct CopiesAhead {
+  std::vector<CopyAhead> in_flight;  // the oldest first
+  int group = 0;                     // the group that is not committed yet
 };
 
 class BlockRun {
@@ -45,40 +40,42 @@ class BlockRun {
 
   // Called by the running thread; each returns when the thread goes on.
   void sync(const Site& at);
-  // All lanes of the warp meet and exchange values. With `together`, the last lane to arrive calls it for all: values
-  // are then addresses of each lane's inputs and outputs.
-  struct Exchange {
-    const std::uint64_t* values;  // one of each lane
-    int lanes;
-  };
+  void sync_warp(const Site& at);
+  // All lanes of the warp meet in the function called `name`, and get the values of all. The last lane to arrive calls
+  // `together` before: values may be addresses of each lane's inputs and outputs.
   using Together = void (*)(const std::uint64_t* values);
-  Exchange meet_warp(Meeting meeting, std::uint64_t value, const Site& at, Together together = nullptr);
+  const std::uint64_t* meet_warp(const char* name, std::uint64_t value, const Site& at, Together together);
 
   // True if `stamp`, a segment of a thread of this block, may be unordered with the running thread.
   bool unordered(std::uint64_t stamp) const;
   int thread_of(std::uint64_t stamp) const;
-  bool on_guard_page(const void* address) const { return current_ && current_->guards(address); }
+  CopiesAhead& copies() { return task_of(running.thread).copies; }  // of the running thread
 
  private:
-  enum class State : unsigned char { fresh, ready, waiting, ended };
   struct Place {
-    Meeting meeting = Meeting::none;
+    const char* name = nullptr;  // of the function that a thread waits in
     Site at;
     int thread = 0;
   };
   struct Task {
     Fiber* fiber = nullptr;
-    State state = State::fresh;
-    Place place;
+    bool ended = false;
+    Place place = {};
+    CopiesAhead copies = {};
+  };
+  // The threads that wait for each other: those of a warp, or of the block.
+  struct Group {
+    int begin = 0, end = 0, arrived = 0;
+    Place place = {};  // of the first that arrived
   };
   struct Warp {
-    int first = 0, lanes = 0, arrived = 0, buffer = 0;
-    Place place;  // of the first lane that arrived
+    Group lanes;
+    int buffer = 0;
     // Two sets are used in turn: a fast lane may write its next value before a slow one has read.
-    std::uint64_t values[2][32] = {};
+    std::uint64_t values[2][warp_size] = {};
     std::uint64_t segment = 0;
-    std::uint32_t clock = 1;      // changed at every barrier, as the segment
-    std::uint32_t seen[32] = {};  // for every warp, the clock up to which its accesses are before this warp's
+    std::uint32_t clock = 0;              // changed at every barrier, as the segment
+    std::uint32_t seen[most_warps] = {};  // for every warp, the clock up to which its accesses are before this warp's
   };
   struct Segment {
     int warp;
@@ -90,27 +87,31 @@ class BlockRun {
   int next();              // a thread that can go on, or -1
   void go_on_with(int thread);
   void make_running(int thread);
+  bool arrive(Group& group, const char* name, const Site& at);  // true for the last thread of the group
+  void release(const Group& group);
   void wait();
   void require_all_ended();
-  void release(std::vector<int>& threads);
   void new_segment(int warp);
-  void order_warps(const std::vector<int>& warps);  // orders all earlier accesses of these warps before all later ones
+  void order_accesses(const Group& group);  // orders all earlier accesses of its warps before all later ones
   void reset(int threads);
-  void settle_costs();
+  void settle_costs(const Group& group);
   Fiber* idle_fiber();
-  [[noreturn]] void mixed(const Place& other, const Place& own);
   std::string who_waits() const;
+
+  Task& task_of(int thread) { return tasks_[static_cast<std::size_t>(thread)]; }
+  Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / warp_size)]; }
+  const Segment& segment_of(std::uint64_t stamp) const {
+    return segments_[(stamp >> lane_bits) - (running.block_first >> lane_bits)];
+  }
 
   const Code* code_ = nullptr;
   Order* order_ = nullptr;
-  int threads_ = 0;
+  Group all_;
   std::vector<Task> tasks_;
   std::vector<Warp> warps_;
   std::vector<Segment> segments_;
-  std::vector<int> fresh_, ready_, scratch_;  // fresh_ is taken from its end
+  std::vector<int> fresh_, ready_;  // fresh_ is taken from its end
   std::size_t ready_begin_ = 0;
-  int arrived_ = 0;
-  Place place_;
   std::exception_ptr failure_;
 
   Fiber main_;

@@ -4,47 +4,42 @@
 #include <cstring>
 
 namespace whence::gpu::emulator {
+namespace {
 
-CopiesAhead& CopiesAhead::instance() {
-  static CopiesAhead& copies = *new CopiesAhead;
-  return copies;
-}
-
-void CopiesAhead::begin_block(int threads) {
-  of_thread_.resize(static_cast<std::size_t>(threads));
-  for (OfThread& each : of_thread_) each.copies.clear(), each.group = 0;
-}
-
-void CopiesAhead::Copy::mark(std::uint64_t stamp) const {
-  for (std::size_t k = 0; k < bytes; k += size) {
-    ShadowEntry& entry = BlockMemory::instance().shadow(to + k);
-    entry.write = stamp, entry.write_site = short_site(at);
+void mark_writer(const CopyAhead& copy, std::uint64_t stamp) {
+  for (std::size_t k = 0; k < copy.bytes; k += copy.size) {
+    ShadowEntry& entry = BlockMemory::instance().shadow(copy.to + k);
+    entry.write = stamp, entry.write_site = short_site(copy.at);
   }
 }
 
-void CopiesAhead::start(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t size, const Site& at) {
-  own().copies.push_back({to, from, bytes, size, own().group, at});
-  own().copies.back().mark(in_flight);
+}  // namespace
+
+void start_copy(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t size, const Site& at) {
+  CopiesAhead& own = running.block_run->copies();
+  own.in_flight.push_back({to, from, bytes, size, own.group, at});
+  mark_writer(own.in_flight.back(), in_flight);
   running.now.copied_ahead += bytes;
 }
 
-void CopiesAhead::wait(int left) {
-  OfThread& mine = own();
-  const auto arrives = [&](const Copy& copy) { return copy.group + left < mine.group; };
-  const auto end = std::find_if_not(mine.copies.begin(), mine.copies.end(), arrives);
-  for (auto copy = mine.copies.begin(); copy != end; ++copy) {
+void wait_for_copies(int left) {
+  CopiesAhead& own = running.block_run->copies();
+  const auto arrives = [&](const CopyAhead& copy) { return copy.group + left < own.group; };
+  const auto end = std::ranges::find_if_not(own.in_flight, arrives);
+  for (auto copy = own.in_flight.begin(); copy != end; ++copy) {
     if (copy->from && std::memcmp(copy->to, copy->from, copy->bytes) != 0)
       stop(copy->at, "the source of this copy has changed before its cp_async_wait; numbers that stay are required");
-    copy->mark(running.stamp);
+    mark_writer(*copy, running.stamp);
   }
-  mine.copies.erase(mine.copies.begin(), end);
+  own.in_flight.erase(own.in_flight.begin(), end);
 }
 
-void CopiesAhead::require_none() {
-  if (own().copies.empty()) return;
-  stop(own().copies.front().at, to_text("ends while ", own().copies.size(),
-                                    " of its copies are in flight, the first of them from here; "
-                                    "cp_async_wait<0> is required before"));
+void require_no_copies() {
+  const auto& copies = running.block_run->copies().in_flight;
+  if (copies.empty()) return;
+  stop(copies.front().at,
+      to_text("ends while ", copies.size(), " of its copies are in flight, the first of them from here; ",
+          "cp_async_wait<0> is required before"));
 }
 
 }  // namespace whence::gpu::emulator

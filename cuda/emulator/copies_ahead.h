@@ -3,42 +3,16 @@
 // them.
 #pragma once
 
-#include <vector>
-
 #include "cuda/emulator/thread.h"
 #include "cuda/vocabulary/fragments.h"
 
 namespace whence::gpu {
 namespace emulator {
 
-class CopiesAhead {
- public:
-  static CopiesAhead& instance();
-
-  void begin_block(int threads);
-  // Begins a copy of the running thread. `from` null: zeros. `size`: bytes of one number.
-  void start(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t size, const Site& at);
-  void commit() { ++own().group; }
-  void wait(int left);
-  void require_none();  // when the thread ends
-
- private:
-  struct Copy {
-    std::byte* to;
-    const std::byte* from;
-    std::size_t bytes, size;
-    int group;
-    Site at;
-    void mark(std::uint64_t stamp) const;  // marks the writer of the target
-  };
-  struct OfThread {
-    std::vector<Copy> copies;  // in flight, the oldest first
-    int group = 0;             // the group that is not committed yet
-  };
-  OfThread& own() { return of_thread_[static_cast<std::size_t>(running.thread)]; }
-
-  std::vector<OfThread> of_thread_;
-};
+// Begins a copy of the running thread. `from` null: zeros. `size`: bytes of one number.
+void start_copy(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t size, const Site& at);
+void wait_for_copies(int left);
+void require_no_copies();  // when the thread ends
 
 }  // namespace emulator
 
@@ -56,10 +30,10 @@ void cp_async(Thread&, const Shared<T>& to, Index i, const std::type_identity_t<
     for (int k = 0; k < count; ++k) to.address(i)[k] = from.read_one({j.value + k, j.at});
     source = from.address(j);
   }
-  emulator::CopiesAhead::instance().start(reinterpret_cast<std::byte*>(to.address(i)),
-      reinterpret_cast<const std::byte*>(source), sizeof(T) * count, sizeof(T), i.at);
+  emulator::start_copy(reinterpret_cast<std::byte*>(to.address(i)), reinterpret_cast<const std::byte*>(source),
+      sizeof(T) * count, sizeof(T), i.at);
 }
-inline void cp_async_commit(Thread&) { emulator::CopiesAhead::instance().commit(); }
-template <int left> void cp_async_wait(Thread&) { emulator::CopiesAhead::instance().wait(left); }
+inline void cp_async_commit(Thread&) { ++emulator::running.block_run->copies().group; }
+template <int left> void cp_async_wait(Thread&) { emulator::wait_for_copies(left); }
 
 }  // namespace whence::gpu

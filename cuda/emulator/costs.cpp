@@ -31,39 +31,20 @@ void Costs::note(Space space, const void* first, std::size_t bytes, const Site& 
   const auto address = reinterpret_cast<std::uintptr_t>(first);
   for (std::size_t k = 0; k < bytes; k += widest) {
     own.push_back({address + k, short_site(at), space, static_cast<std::uint8_t>(std::min(widest, bytes - k)),
-        static_cast<std::uint8_t>(running.thread % 32), writes});
+        static_cast<std::uint8_t>(running.thread % warp_size), writes});
   }
 }
 
-void Costs::settle(int first, int lanes) {
-  const std::span<Accesses> warp(&of_thread_[static_cast<std::size_t>(first)], static_cast<std::size_t>(lanes));
-  const bool in_step = std::all_of(warp.begin() + 1, warp.end(), [&](const Accesses& of_lane) {
-    return std::equal(of_lane.begin(), of_lane.end(), warp[0].begin(), warp[0].end(),
-        [](const Access& a, const Access& b) { return a.same_place(b); });
-  });
-  in_step ? requests_in_step(first, lanes) : requests_by_place(first, lanes);
-  for (Accesses& of_lane : warp) of_lane.clear();
-}
-
-// Every lane made the same accesses: the k-th accesses of all lanes are one request.
-void Costs::requests_in_step(int first, int lanes) {
-  const auto begin = of_thread_.begin() + first;
-  for (std::size_t k = 0; k < begin->size(); ++k) {
-    together_.clear();
-    for (auto lane = begin; lane != begin + lanes; ++lane) together_.push_back((*lane)[k]);
-    request();
-  }
-}
-
-void Costs::requests_by_place(int first, int lanes) {
+void Costs::settle(int first) {
+  const std::span<Accesses> warp(&of_thread_[static_cast<std::size_t>(first)], warp_size);
   struct Visit {
     std::uint64_t place, number;
     Access access;
   };
   std::vector<Visit> visits;
-  for (int lane = first; lane < first + lanes; ++lane) {
+  for (const Accesses& of_lane : warp) {
     std::map<std::uint64_t, std::uint64_t> numbers;  // of visits to each place
-    for (const Access& access : of_thread_[static_cast<std::size_t>(lane)]) {
+    for (const Access& access : of_lane) {
       const std::uint64_t place = std::uint64_t{static_cast<std::uint32_t>(access.site)} << 1 |
                                   static_cast<std::uint64_t>(access.space == Space::shared);
       visits.push_back({place, numbers[place]++, access});
@@ -77,11 +58,10 @@ void Costs::requests_by_place(int first, int lanes) {
     together_.clear();
     const Visit& of_first = visits[k];
     for (; k < visits.size() && !before(of_first, visits[k]); ++k) together_.push_back(visits[k].access);
-    request();
+    together_.front().space == Space::global ? global_request() : shared_request();
   }
+  for (Accesses& of_lane : warp) of_lane.clear();
 }
-
-void Costs::request() { together_.front().space == Space::global ? global_request() : shared_request(); }
 
 // Counts the sectors that hold the bytes, and the smallest number that could hold as many different bytes.
 void Costs::global_request() {

@@ -22,8 +22,8 @@ class Costs {
   void begin_block(int threads);
   // The running thread reads or writes, in accesses of at most 16 bytes.
   void note(Space space, const void* first, std::size_t bytes, const Site& at, bool writes);
-  // Adds the requests of the lanes from thread `first` on, which have met, to running.now.
-  void settle(int first, int lanes);
+  // Adds the requests of the warp whose first thread is `first`, and whose lanes have met, to running.now.
+  void settle(int first);
   void end_launch();  // writes the most expensive places to running.now
 
  private:
@@ -33,17 +33,13 @@ class Costs {
     Space space;
     std::uint8_t bytes, lane;
     bool writes;
-    bool same_place(const Access& other) const { return site == other.site && space == other.space; }
   };
   struct Place {
     std::uint64_t sectors = 0, wavefronts = 0;  // beyond the minimum
   };
   using Accesses = std::vector<Access>;
 
-  void requests_in_step(int first, int lanes);
-  void requests_by_place(int first, int lanes);
-  void request();  // counts the accesses in together_ as one request
-  void global_request();
+  void global_request();  // counts the accesses in together_ as one request
   void shared_request();
 
   std::vector<Accesses> of_thread_;

@@ -5,9 +5,7 @@
 #include <iomanip>
 #include <iostream>
 #include <mutex>
-#include <set>
 #include <sstream>
-#include <tuple>
 #include <vector>
 
 #include "cuda/emulator/running.h"
@@ -20,8 +18,6 @@ namespace {
 // Never destroyed: tensors in static storage are freed, and launches made, after any destructor here.
 std::mutex& mutex = *new std::mutex;
 std::map<std::string, Counters>& all = *new std::map<std::string, Counters>;
-using LaunchShape = std::tuple<std::string, index_t, int, std::size_t>;  // kernel, blocks, threads, shared bytes
-std::set<LaunchShape>& seen = *new std::set<LaunchShape>;
 
 void print_at_exit() { std::cerr << counters_table(); }
 
@@ -31,13 +27,13 @@ struct Column {
   const char* title;
   Count count, least = nullptr;  // with `least` the column shows their ratio
 };
-const Column columns[] = {{"launches", &C::launches}, {"shapes", &C::shapes}, {"blocks", &C::blocks},
-    {"threads", &C::threads}, {"arithmetic", &C::arithmetic}, {"divisions", &C::divisions}, {"special", &C::special},
-    {"read", &C::global_read}, {"written", &C::global_written}, {"shared r", &C::shared_read},
-    {"shared w", &C::shared_written}, {"barriers", &C::barriers}, {"shuffles", &C::shuffles}, {"mma k16", &C::mma_16},
-    {"mma k8", &C::mma_8}, {"frag. loads", &C::fragment_loads}, {"ahead", &C::copied_ahead},
-    {"shared max", &C::shared_bytes}, {"requests", &C::global_requests}, {"sectors", &C::sectors},
-    {"x least", &C::sectors, &C::least_sectors}, {"sectors w", &C::sectors_written}, {"turns", &C::wavefronts},
+const Column columns[] = {{"launches", &C::launches}, {"blocks", &C::blocks}, {"threads", &C::threads},
+    {"arithmetic", &C::arithmetic}, {"divisions", &C::divisions}, {"special", &C::special}, {"read", &C::global_read},
+    {"written", &C::global_written}, {"shared r", &C::shared_read}, {"shared w", &C::shared_written},
+    {"barriers", &C::barriers}, {"shuffles", &C::shuffles}, {"mma k16", &C::mma_16}, {"mma k8", &C::mma_8},
+    {"frag. loads", &C::fragment_loads}, {"ahead", &C::copied_ahead}, {"shared max", &C::shared_bytes},
+    {"requests", &C::global_requests}, {"sectors", &C::sectors}, {"x least", &C::sectors, &C::least_sectors},
+    {"sectors w", &C::sectors_written}, {"turns", &C::wavefronts},
     {"x least sh.", &C::wavefronts, &C::least_wavefronts}, {"most ways", &C::most_ways}};
 constexpr int name_width = 46, number_width = 12;
 
@@ -70,7 +66,7 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 }  // namespace
 
 Counters& Counters::operator+=(const Counters& other) {
-  for (const auto sum : {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::arithmetic, &C::divisions, &C::special,
+  for (const auto sum : {&C::launches, &C::blocks, &C::threads, &C::arithmetic, &C::divisions, &C::special,
            &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers, &C::warp_syncs,
            &C::shuffles, &C::atomics, &C::mma_16, &C::mma_8, &C::fragment_loads, &C::copied_ahead, &C::global_requests,
            &C::sectors, &C::least_sectors, &C::sectors_written, &C::shared_requests, &C::wavefronts,
@@ -90,7 +86,6 @@ std::map<std::string, Counters> counters() {
 void reset_counters() {
   const std::lock_guard lock(mutex);
   all.clear();
-  seen.clear();
 }
 
 void count(const char* kernel, const Counters& more) {
@@ -99,13 +94,6 @@ void count(const char* kernel, const Counters& more) {
   static_cast<void>(asked);
   const std::lock_guard lock(mutex);
   all[kernel] += more;
-}
-
-void count(const LaunchFacts& launch, const Counters& more) {
-  count(launch.kernel, more);
-  const std::lock_guard lock(mutex);
-  if (seen.emplace(launch.kernel, launch.blocks, launch.threads, launch.shared_bytes).second)
-    ++all[launch.kernel].shapes;
 }
 
 std::string worst_place(const std::pair<std::uint64_t, std::int32_t>& worst) {

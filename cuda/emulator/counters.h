@@ -13,7 +13,6 @@ namespace whence::gpu::emulator {
 
 struct Counters {
   std::uint64_t launches = 0;
-  std::uint64_t shapes = 0;  // different (blocks, threads, shared bytes) among them; not of index-style ops
   std::uint64_t blocks = 0, threads = 0;  // of all launches together; indices of index-style ops, all that these have
   std::uint64_t arithmetic = 0;           // additions, subtractions, products, comparisons of Number; 2 for a b + c
   std::uint64_t divisions = 0, special = 0;           // special: exp, log, sqrt, sin, cos, tanh, ...
@@ -54,8 +53,7 @@ std::string worst_place(const std::pair<std::uint64_t, std::int32_t>& worst);
 // in the environment any program prints it on standard error when it ends.
 std::string counters_table();
 
-// Called by the code that runs kernels. The first form also records the launch's shape.
-void count(const LaunchFacts& launch, const Counters& more);
+// Called by the code that runs kernels.
 void count(const char* kernel, const Counters& more);
 
 }  // namespace whence::gpu::emulator

@@ -134,9 +134,4 @@ void Fiber::arrived(void* fake_stack) {
   if (!left->memory_) left->bottom_ = bottom, left->size_ = size;
 }
 
-bool Fiber::guards(const void* address) const {
-  const std::byte* const at = static_cast<const std::byte*>(address);
-  return memory_ && at >= memory_ && at < memory_ + page();
-}
-
 }  // namespace whence::gpu::emulator

@@ -25,9 +25,6 @@ class Fiber {
   // REQUIRES: called at the start of an entry function.
   static void begun();
 
-  // True if the address is in the guard page below the stack: a stack overflow.
-  bool guards(const void* address) const;
-
  private:
   static void arrived(void* fake_stack);
 

@@ -3,12 +3,11 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstring>
 
 #include "cuda/emulator/arena.h"
-#include "cuda/emulator/block_run.h"
+#include "cuda/emulator/running.h"
 #include "tensor/error.h"
 
 namespace whence::gpu::emulator {
@@ -38,10 +37,6 @@ void on_fault(int signal, siginfo_t* info, void* context) {
         slash ? slash + 1 : site.file_name(), static_cast<unsigned>(site.line()),
         CallSite::op() ? CallSite::op() : "no op", access_of(context), offset, bytes,
         running.last_kernel ? running.last_kernel : "none");
-  } else if (running.facts && running.block_run->on_guard_page(info->si_addr)) {
-    dprintf(STDERR_FILENO,
-        "%s: thread %d of block %lld: its stack is full; kernels need smaller arrays and no recursion\n",
-        running.facts->kernel, running.thread, static_cast<long long>(running.block));
   }
   // The second time, that handler has called this one again: the program ends here.
   static bool handed_on = false;
@@ -53,19 +48,12 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void watch_host_accesses() {
-  static const bool has_stack = [] {
-    stack_t given{};
-    if (sigaltstack(nullptr, &given) == 0 && (given.ss_flags & SS_DISABLE) == 0) return true;
-    static std::array<char, 65536> memory;
-    given.ss_sp = memory.data(), given.ss_size = memory.size(), given.ss_flags = 0;
-    return sigaltstack(&given, nullptr) == 0;
-  }();
   struct sigaction present {};
   if (sigaction(SIGSEGV, nullptr, &present) != 0 || present.sa_sigaction == on_fault) return;
   before = present;
   struct sigaction ours {};
   ours.sa_sigaction = on_fault;
-  ours.sa_flags = SA_SIGINFO | (has_stack ? SA_ONSTACK : 0);
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&ours.sa_mask);
   sigaction(SIGSEGV, &ours, nullptr);
 }

@@ -28,18 +28,18 @@ template <class T, bool transposed> void give_out_together(const std::uint64_t* 
 template <class T> void transpose_together(const std::uint64_t* lanes);                  // of Register<T>
 template <class T> void collect_together(const std::uint64_t* lanes);                    // of StoredLane<T>
 
-template <class Lane> void meet(Meeting meeting, const Lane& own, BlockRun::Together together, const Site& at) {
-  running.block_run->meet_warp(meeting, reinterpret_cast<std::uintptr_t>(&own), at, together);
+template <class Lane> void meet(const char* name, const Lane& own, BlockRun::Together together, const Site& at) {
+  running.block_run->meet_warp(name, reinterpret_cast<std::uintptr_t>(&own), at, together);
 }
 
 template <class T, bool transposed>
-Registers<Register<T>, 4> load_matrices(Meeting meeting, const Shared<const T>& from, const Index& i) {
+Registers<Register<T>, 4> load_matrices(const char* name, const Shared<const T>& from, const Index& i) {
   Registers<Register<T>, 4> registers;
   RowLane<T> own{{}, &registers};
   from.require_aligned(i, 16);
   from.note_cost(i, sizeof own.row);
   for (int k = 0; k < matrix_row<T>; ++k) own.row[k] = from.read_one({i.value + k, i.at});
-  meet(meeting, own, &give_out_together<T, transposed>, i.at);
+  meet(name, own, &give_out_together<T, transposed>, i.at);
   return registers;
 }
 
@@ -48,7 +48,7 @@ Registers<Register<T>, 4> load_matrices(Meeting meeting, const Shared<const T>& 
 template <class T>
 void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1, Site at = Site::current()) {
   const emulator::MmaLane<T> own{&c, &a, b0, b1};
-  emulator::meet(emulator::Meeting::mma, own, &emulator::multiply_together<T>, at);
+  emulator::meet("mma", own, &emulator::multiply_together<T>, at);
 }
 template <class T>
 void mma8(Thread& t, FragmentC<T>& c, Register<T> a0, Register<T> a1, Register<T> b, Site at = Site::current()) {
@@ -57,22 +57,22 @@ void mma8(Thread& t, FragmentC<T>& c, Register<T> a0, Register<T> a1, Register<T
   mma<T>(t, c, a, b, Register<T>{}, at);
 }
 template <class T> Registers<Register<std::remove_const_t<T>>, 4> ldmatrix(Thread&, const Shared<T>& from, Index i) {
-  return emulator::load_matrices<std::remove_const_t<T>, false>(emulator::Meeting::ldmatrix, from, i);
+  return emulator::load_matrices<std::remove_const_t<T>, false>("ldmatrix", from, i);
 }
 template <class T>
 Registers<Register<std::remove_const_t<T>>, 4> ldmatrix_trans(Thread&, const Shared<T>& from, Index i) {
   static_assert(per_register<std::remove_const_t<T>> == 2);
-  return emulator::load_matrices<std::remove_const_t<T>, true>(emulator::Meeting::ldmatrix_trans, from, i);
+  return emulator::load_matrices<std::remove_const_t<T>, true>("ldmatrix_trans", from, i);
 }
 template <class T> Register<T> movmatrix(Thread&, Register<T> matrix, Site at = Site::current()) {
   static_assert(per_register<T> == 2);
-  emulator::meet(emulator::Meeting::movmatrix, matrix, &emulator::transpose_together<T>, at);
+  emulator::meet("movmatrix", matrix, &emulator::transpose_together<T>, at);
   return matrix;
 }
 template <class T>
 void stmatrix_trans(Thread&, const Shared<T>& to, Index i, const Registers<Register<T>, 4>& matrices, bool there) {
   emulator::StoredLane<T> own{matrices, {}};
-  emulator::meet(emulator::Meeting::stmatrix_trans, own, &emulator::collect_together<T>, i.at);
+  emulator::meet("stmatrix_trans", own, &emulator::collect_together<T>, i.at);
   if (!there) return;
   to.require_aligned(i, 16);
   to.note_cost(i, sizeof own.row, true);

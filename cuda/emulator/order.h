@@ -12,8 +12,8 @@ namespace whence::gpu::emulator {
 
 class Order {
  public:
-  // 0 ascending, 1 descending, others random; `launch` gives each launch a different random order.
-  Order(std::uint64_t seed, std::uint64_t launch) : seed_(seed), state_(seed * 0x9E3779B97F4A7C15u + launch + 1) {}
+  // 0 ascending, 1 descending, others random, and different for each launch.
+  explicit Order(std::uint64_t seed) : seed_(seed), state_(seed * 0x9E3779B97F4A7C15u + ++orders) {}
 
   bool descending() const { return seed_ == 1; }
   bool random() const { return seed_ > 1; }
@@ -29,6 +29,7 @@ class Order {
   }
 
  private:
+  static inline std::uint64_t orders = 0;
   std::uint64_t seed_, state_;
 };
 

@@ -27,8 +27,6 @@ namespace emulator {
 [[noreturn]] void misaligned(const void* number, std::size_t size, const Site& at);
 }  // namespace emulator
 
-template <class T, emulator::Space space> class Pointer;
-
 template <class T, emulator::Space space> class Element;
 
 // A pointer and the memory that it may access. Null is allowed, and tested as for a plain pointer.
@@ -74,25 +72,21 @@ template <class T, emulator::Space space> class Pointer {
   Value read_one(Index i) const {
     const T* const number = checked(i, false);
     emulator::note_read<sizeof(T)>(space, number, i.at);
-    auto& now = emulator::running.now;
-    (space == emulator::Space::global ? now.global_read : now.shared_read) += sizeof(T);
+    bytes_read() += sizeof(T);
     return *number;
   }
   void write_one(Index i, const Value& value) const {
     T* const number = checked(i, true);
     emulator::note_write<sizeof(T)>(space, number, i.at);
-    auto& now = emulator::running.now;
-    (space == emulator::Space::global ? now.global_written : now.shared_written) += sizeof(T);
+    bytes_written() += sizeof(T);
     *number = value;
   }
   Value add_atomically(Index i, const Value& value) const {
     T* const number = checked(i, true);
     emulator::note_write<sizeof(T)>(space, number, i.at, true);
-    auto& now = emulator::running.now;
-    ++now.atomics;
+    ++emulator::running.now.atomics;
     if (space == emulator::Space::global) note_cost(i, sizeof(T), true);
-    (space == emulator::Space::global ? now.global_read : now.shared_read) += sizeof(T);
-    (space == emulator::Space::global ? now.global_written : now.shared_written) += sizeof(T);
+    bytes_read() += sizeof(T), bytes_written() += sizeof(T);
     const Value before = *number;
     *number = static_cast<Value>(before + value);
     return before;
@@ -106,6 +100,14 @@ template <class T, emulator::Space space> class Pointer {
  private:
   template <class, emulator::Space> friend class Pointer;
 
+  static std::uint64_t& bytes_read() {
+    emulator::Counters& now = emulator::running.now;
+    return space == emulator::Space::global ? now.global_read : now.shared_read;
+  }
+  static std::uint64_t& bytes_written() {
+    emulator::Counters& now = emulator::running.now;
+    return space == emulator::Space::global ? now.global_written : now.shared_written;
+  }
   // Through integers: a pointer past its array is only an error when it is followed.
   T* shifted(index_t count) const {
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(at_) + static_cast<std::uintptr_t>(count) * sizeof(T));

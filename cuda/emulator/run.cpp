@@ -6,31 +6,25 @@
 #include "cuda/emulator/settings.h"
 
 namespace whence::gpu::emulator {
-namespace {
 
-// Never destroyed: see arena.cpp.
-std::recursive_mutex& mutex = *new std::recursive_mutex;
-BlockRun& the_block_run = *new BlockRun;
-std::uint64_t launches = 0;
+// These objects are never destroyed: see arena.cpp.
+static BlockRun& the_block_run = *new BlockRun;
 
-}  // namespace
-
-OneLaunch::OneLaunch() : lock_(mutex), number(++launches) {}
-OneLaunch::~OneLaunch() {
-  if (number % 64 == 0) watch_host_accesses();
+std::unique_lock<std::recursive_mutex> one_launch() {
+  static std::recursive_mutex& mutex = *new std::recursive_mutex;
+  return std::unique_lock(mutex);
 }
 
 void execute(const LaunchFacts& facts, const Code& code) {
-  const OneLaunch launch;
+  const auto one = one_launch();
   if (running.facts)
     fail("emulator", facts.kernel, " is launched inside ", running.facts->kernel, "; kernels cannot launch kernels");
   Counters asked;
   asked.launches = 1, asked.blocks = static_cast<std::uint64_t>(facts.blocks);
   asked.threads = asked.blocks * static_cast<std::uint64_t>(facts.threads), asked.shared_bytes = facts.shared_bytes;
-  if (settings().dry) return count(facts, asked);
+  if (settings().dry) return count(facts.kernel, asked);
   prepare_shadows();
-  const std::uint64_t seed = settings().order;
-  Order order(seed, launch.number);
+  Order order(settings().order);
   IndexOrder blocks(facts.blocks, order);
   running.facts = &facts, running.block_run = &the_block_run, running.now = asked;
   running.costs = settings().costs ? &Costs::instance() : nullptr;
@@ -40,7 +34,7 @@ void execute(const LaunchFacts& facts, const Code& code) {
     ~Ended() {
       running.facts = nullptr, running.last_kernel = facts.kernel;
       if (running.costs) running.costs->end_launch();
-      count(facts, running.now);
+      count(facts.kernel, running.now);
     }
   } ended{facts};
   for (index_t k = 0; k < facts.blocks; ++k) {

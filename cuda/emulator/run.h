@@ -2,22 +2,14 @@
 // run to its end when the call returns.
 #pragma once
 
-#include <functional>
 #include <mutex>
 
 #include "cuda/emulator/thread.h"
 
 namespace whence::gpu::emulator {
 
-// Only one exists at a time, over all host threads; its number makes its random order different.
-class OneLaunch {
-  std::unique_lock<std::recursive_mutex> lock_;
-
- public:
-  OneLaunch();
-  ~OneLaunch();
-  const std::uint64_t number;
-};
+// Held by the launch that runs: one at a time, over all host threads.
+std::unique_lock<std::recursive_mutex> one_launch();
 
 // Runs all blocks in the order of settings(). If the emulator stops the kernel: throws Error with the kernel, the
 // block, the thread and the line.
@@ -33,12 +25,15 @@ void submit(const char* name, Arguments arguments, std::function<void()> work);
 
 inline bool products_are_set_up = false;  // true after the first product (blas.cpp)
 
-template <class Body> void run(const LaunchFacts& facts, const Body& body) {
+}  // namespace whence::gpu::emulator
+
+namespace whence::gpu {
+
+template <class Body> void start_kernel(const LaunchFacts& facts, const Body& body) {
   require_launchable(facts, nullptr);
-  submit(facts.kernel, {&body, sizeof body}, [facts, body] {
-    execute(facts, {&body, [](const void* of, Thread& thread) { (*static_cast<const Body*>(of))(thread); }});
-  });
+  emulator::submit(facts.kernel, {&body, sizeof body},
+      [facts, body] { emulator::execute(facts, [&body](Thread& thread) { body(thread); }); });
   launched(facts);
 }
 
-}  // namespace whence::gpu::emulator
+}  // namespace whence::gpu

@@ -15,6 +15,8 @@ namespace whence::gpu::emulator {
 class BlockRun;
 class Costs;
 
+inline constexpr int warp_size = 32, lane_bits = 5, most_warps = 32;
+
 struct Running {
   const LaunchFacts* facts = nullptr;  // null: no kernel runs
   BlockRun* block_run = nullptr;

@@ -43,10 +43,6 @@ std::string where(Space space, const void* number, int size) {
 
 bool conflicts(std::uint64_t stamp) { return of_other_block(stamp) || running.block_run->unordered(stamp); }
 
-std::uint64_t first_that_counts(Space space) {
-  return space == Space::shared ? running.block_first : running.launch_first;
-}
-
 }  // namespace
 
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at) {

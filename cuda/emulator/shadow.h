@@ -19,7 +19,6 @@ struct ShadowEntry {
   std::int32_t write_site = 0, read_site = 0;
 };
 inline constexpr std::uint64_t atomic_bit = std::uint64_t{1} << 63;
-inline constexpr int lane_bits = 5;
 // A stamp that belongs to no thread: a copy ahead will still write the number (copies_ahead.h).
 inline constexpr std::uint64_t in_flight = atomic_bit - 1;
 
@@ -68,9 +67,14 @@ template <int size> ShadowEntry& shadow_of(Space space, const void* number) {
       .of_size[shift][static_cast<std::size_t>(static_cast<const std::byte*>(number) - shadows.memory) >> shift];
 }
 
+// The smallest stamp that is not of a block, or of a launch, that has ended.
+inline std::uint64_t first_that_counts(Space space) {
+  return space == Space::shared ? running.block_first : running.launch_first;
+}
+
 template <int size> void note_read(Space space, const void* number, const Site& at) {
   ShadowEntry& entry = shadow_of<size>(space, number);
-  const std::uint64_t first = space == Space::shared ? running.block_first : running.launch_first;
+  const std::uint64_t first = first_that_counts(space);
   if (space == Space::shared && (entry.write & ~atomic_bit) < first) unset_shared_read(size, at);
   if ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp)
     check_before_read(entry, space, number, size, at);
@@ -80,7 +84,7 @@ template <int size> void note_read(Space space, const void* number, const Site& 
 
 template <int size> void note_write(Space space, const void* number, const Site& at, bool atomic = false) {
   ShadowEntry& entry = shadow_of<size>(space, number);
-  const std::uint64_t first = space == Space::shared ? running.block_first : running.launch_first;
+  const std::uint64_t first = first_that_counts(space);
   const bool others = ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) ||
                       (entry.read >= first && entry.read != running.stamp);
   if (others) check_before_write(entry, space, number, size, at, atomic);

@@ -25,16 +25,16 @@ class Thread {
   int warp() const { return index_ / warp_size; }
 
   void sync(Site at = Site::current()) const { run().sync(at); }
-  void sync_warp(Site at = Site::current()) const { run().meet_warp(emulator::Meeting::sync_warp, 0, at); }
+  void sync_warp(Site at = Site::current()) const { run().sync_warp(at); }
 
   template <class V> V shuffle(V value, int lane, Site at = Site::current()) const {
-    return exchange(emulator::Meeting::shuffle, value, lane & (warp_size - 1), at);
+    return exchange("shuffle", value, lane & (warp_size - 1), at);
   }
   template <class V> V shuffle_xor(V value, int mask, Site at = Site::current()) const {
-    return exchange(emulator::Meeting::shuffle_xor, value, (lane() ^ mask) & (warp_size - 1), at);
+    return exchange("shuffle_xor", value, (lane() ^ mask) & (warp_size - 1), at);
   }
   template <class V> V shuffle_up(V value, int distance, Site at = Site::current()) const {
-    return exchange(emulator::Meeting::shuffle_up, value, lane() < distance ? lane() : lane() - distance, at);
+    return exchange("shuffle_up", value, lane() < distance ? lane() : lane() - distance, at);
   }
 
   template <class I, emulator::Space space>
@@ -53,16 +53,14 @@ class Thread {
  private:
   static emulator::BlockRun& run() { return *emulator::running.block_run; }
 
-  template <class V> V exchange(emulator::Meeting meeting, V value, int from, const Site& at) const {
+  template <class V> V exchange(const char* name, V value, int from, const Site& at) const {
     static_assert((std::is_arithmetic_v<V> || NumberTraits<V>::counted) && sizeof(V) <= 8,
         "a shuffle moves one number of at most 64 bits");
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
-    const auto met = run().meet_warp(meeting, bits, at);
-    if (from >= met.lanes)
-      emulator::stop(
-          at, to_text("reads lane ", from, " of a warp of ", met.lanes, " threads; a lane that exists is required"));
-    std::memcpy(static_cast<void*>(&value), &met.values[from], sizeof value);
+    const std::uint64_t* const of_lanes =
+        run().meet_warp(name, bits, at, [](const std::uint64_t*) { ++emulator::running.now.shuffles; });
+    std::memcpy(static_cast<void*>(&value), &of_lanes[from], sizeof value);
     return value;
   }
 

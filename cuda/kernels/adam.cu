@@ -5,7 +5,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/many_tensors.h"
-#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/adam.h"
 #include "tensor/math.h"
 
@@ -43,43 +43,21 @@ template <class G, class T> struct AdamChunks {
     const AdamTensor<G, T> tensor = all.entry[all.of_chunk(t.block())];  // a copy: no store can change its pointers
     const auto by = adam_factors<T>([this](Control which) { return number(which); }, coupled_decay, tensor);
     if (!math::isfinite(by.scale)) return;  // the step changes nothing
-    const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
-    const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;
-    const index_t packs_end = tensor.in_packs ? begin + (end - begin) / pack * pack : begin;
-    for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack) step_pack(tensor, by, i);
-    for (index_t i = packs_end + t.index(); i < end; i += threads) step_one(tensor, by, i);
+    each_in_chunk<threads, pack>(
+        t, tensor, chunk_length, [&](auto n, index_t i) { step<decltype(n)::value>(tensor, by, i); });
   }
 
-  WHENCE_HD void step_pack(const AdamTensor<G, T>& tensor, const AdamFactors<T>& by, index_t i) const {
-    const auto g = load_pack<pack>(tensor.gradient, i);
-    auto w = load_pack<pack>(tensor.weight, i), m = load_pack<pack>(tensor.first, i),
-         v = load_pack<pack>(tensor.second, i);
-    for (int k = 0; k < pack; ++k) {
-      Number<T> weight(w.of[k]), first(m.of[k]), second(v.of[k]);
-      rule.update(by, from_stored<T>(g.of[k]), weight, first, second);
-      w.of[k] = plain(weight), m.of[k] = plain(first), v.of[k] = plain(second);
-    }
-    store_pack<pack>(tensor.weight, i, w);
-    store_pack<pack>(tensor.first, i, m);
-    store_pack<pack>(tensor.second, i, v);
-    if (tensor.half) store_rounded(tensor.half, i, w);
-    if (tensor.brain) store_rounded(tensor.brain, i, w);
-  }
-
-  template <class H> WHENCE_HD static void store_rounded(Global<H> to, index_t i, const Pack<T, pack>& numbers) {
-    Pack<H, pack> rounded;
-    for (int k = 0; k < pack; ++k) rounded.of[k] = convert<H>(numbers.of[k]);
-    store_pack<pack>(to, i, rounded);
-  }
-
-  WHENCE_HD void step_one(const AdamTensor<G, T>& tensor, const AdamFactors<T>& by, index_t i) const {
-    Number<T> weight = load<T>(tensor.weight, i), first = load<T>(tensor.first, i), second = load<T>(tensor.second, i);
-    rule.update(by, load<T>(tensor.gradient, i), weight, first, second);
-    store(tensor.weight, i, weight);
-    store(tensor.first, i, first);
-    store(tensor.second, i, second);
-    if (tensor.half) store(tensor.half, i, weight);
-    if (tensor.brain) store(tensor.brain, i, weight);
+  template <int n> WHENCE_HD void step(const AdamTensor<G, T>& tensor, const AdamFactors<T>& by, index_t i) const {
+    const auto gradient = load_pack<n>(tensor.gradient, i);
+    auto weight = load_numbers<T, n>(tensor.weight, i), first = load_numbers<T, n>(tensor.first, i),
+         second = load_numbers<T, n>(tensor.second, i);
+    for (int k = 0; k < n; ++k)
+      rule.update(by, from_stored<T>(gradient.of[k]), weight.of[k], first.of[k], second.of[k]);
+    store_numbers(tensor.weight, i, weight);
+    store_numbers(tensor.first, i, first);
+    store_numbers(tensor.second, i, second);
+    if (tensor.half) store_numbers(tensor.half, i, weight);
+    if (tensor.brain) store_numbers(tensor.brain, i, weight);
   }
 };
 

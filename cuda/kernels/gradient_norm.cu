@@ -32,32 +32,13 @@ template <class T> struct SquareChunks {
   }
   WHENCE_HD void operator()(Thread& t) const {
     const SquaresTensor<T>& tensor = all.entry[all.of_chunk(t.block())];
-    const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
-    const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;
-    const index_t packs_end = tensor.in_packs ? begin + (end - begin) / pack * pack : begin;
     Number<double> sum(0.0);
-    for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack) {
-      const auto x = load_pack<pack>(tensor.x, i);
-      for (int k = 0; k < pack; ++k) sum += squared(from_stored<double>(x.of[k]));
-    }
-    for (index_t i = packs_end + t.index(); i < end; i += threads) sum += squared(load<double>(tensor.x, i));
+    each_in_chunk<threads, pack>(t, tensor, chunk_length, [&](auto n, index_t i) {
+      const auto x = load_pack<decltype(n)::value>(tensor.x, i);
+      for (int k = 0; k < n; ++k) sum += squared(from_stored<double>(x.of[k]));
+    });
     sum = block_reduce<threads>(t, sum, Plus{});
     if (t.index() == 0) store(partial, all.chunks_before + t.block(), sum);
-  }
-};
-
-// Per partial sum: 8 bytes read, 1 operation, by a single block: the latency of a launch.
-struct SumPartials {
-  static constexpr const char* name = "sum_of_squares, partial sums";
-  static constexpr int threads = 1024;
-  Global<const double> partial;
-  Global<double> total;
-  index_t count;
-  WHENCE_HD void operator()(Thread& t) const {
-    Number<double> sum(0.0);
-    for (index_t i = t.index(); i < count; i += threads) sum += load<double>(partial, i);
-    sum = block_reduce<threads>(t, sum, Plus{});
-    if (t.index() == 0) store(total, 0, sum);
   }
 };
 
@@ -103,9 +84,7 @@ void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const T
   run(Type<BFloat16>{});
   run(Type<float>{});
   run(Type<double>{});
-  using gpu::SumPartials;
-  gpu::launch_kernel(SumPartials{gpu::global<const double>(partial), gpu::global<double>(total), chunks},
-      {.blocks = 1, .shared_bytes = gpu::block_reduce_bytes<SumPartials::threads, gpu::Number<double>>});
+  reduce(Reduction::sum, partial, total);
 }
 
 void CudaKernels::clip_scale(const Tensor& total, const Tensor& controls) {

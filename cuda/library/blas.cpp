@@ -189,13 +189,6 @@ class Plan {
   bool usable_ = false;
 };
 
-// A training run has few shapes, inference perhaps one per length of the text: when the table is full it is cleared.
-struct Plans {
-  static constexpr std::size_t most = 4096;
-  std::mutex mutex;
-  std::map<PlanKey, std::unique_ptr<Plan>> known;
-};
-
 }  // namespace
 
 void multiply(const BlasProduct& p) {
@@ -216,10 +209,11 @@ void multiply(const BlasProduct& p) {
 bool multiply_fused(const BlasProduct& p, const BlasEpilogue& e) {
   const bool supported = p.dtype == DType::f16 || p.dtype == DType::bf16 || p.dtype == DType::f32;
   if (!supported || !fits_epilogue(e, p.n)) return false;
-  static Plans& plans = *new Plans;
-  const std::scoped_lock lock(plans.mutex);
-  if (plans.known.size() >= Plans::most) plans.known.clear();
-  std::unique_ptr<Plan>& plan = plans.known[key_of(p, e)];
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::map<PlanKey, std::unique_ptr<Plan>>;
+  const std::scoped_lock lock(mutex);
+  if (known.size() >= 4096) known.clear();  // training has few shapes, inference perhaps one per length of the text
+  std::unique_ptr<Plan>& plan = known[key_of(p, e)];
   if (!plan) plan = std::make_unique<Plan>(p, e);
   if (!plan->usable()) return false;
   plan->run(p, e);

@@ -29,16 +29,19 @@ class GpuBlocks final : public BlockSource {
  public:
   void* take(std::size_t bytes) override { return gpu::allocate(bytes); }
   void give_back(void* block, std::size_t) noexcept override { gpu::deallocate(block); }
-  Room room() const override {
-    const gpu::MemoryRoom room = gpu::memory_room();
-    return {room.free, room.total};
-  }
+  Room room() const override { return gpu::memory_room(); }
   const char* name() const override { return "GPU memory"; }
   bool host_may_read() const override { return false; }
   void hand_out(void* block, std::size_t bytes) override { gpu::unset(block, bytes); }
   void retire(void* block) noexcept override { gpu::retire(block); }
-  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { gpu::copy_to_cpu(from, to, bytes); }
+  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override {
+    if (bytes == 0) return;
+    if (gpu::capturing())
+      fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
+    gpu::copy_to_cpu(from, to, bytes);
+  }
   void copy_from_cpu(const void* from, void* to, std::size_t bytes) override {
+    if (bytes == 0) return;
     gpu::copy_from_cpu(from, to, bytes);
     count([&](DeviceTraffic& traffic) { traffic.bytes_to_device += bytes; });
   }
@@ -78,7 +81,12 @@ class RecordedGraph final : public RecordedWork {
 
 class CudaRuntime final : public DeviceRuntime {
  public:
-  void synchronise() override { gpu::synchronise(); }
+  void synchronise() override {
+    if (gpu::capturing())
+      fail(
+          "synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+    gpu::synchronise();
+  }
   DeviceTraffic traffic() const override {
     const std::scoped_lock lock(traffic_mutex);
     DeviceTraffic all = traffic_since_start;
@@ -86,9 +94,9 @@ class CudaRuntime final : public DeviceRuntime {
     return all;
   }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
-    if (!gpu::capturing())
-      // The graph has its own memory: blocks cached by unrecorded steps would be unused meanwhile.
-      gpu_memory().release_cached();
+    if (gpu::capturing()) fail("record", "recording is under way; one at a time required; end it first");
+    // The graph has its own memory: blocks cached by unrecorded steps would be unused meanwhile.
+    gpu_memory().release_cached();
     gpu::begin_capture();
     traffic_of_graph = {};
     const Allocator::Pool pool = gpu_memory().open_pool();
@@ -107,6 +115,14 @@ class CudaRuntime final : public DeviceRuntime {
       throw;
     }
   }
+};
+
+class GpuLauncher final : public IndexLauncher {
+ public:
+  CUstream_st* stream() override { return gpu::stream(); }
+  void launched(const char* op, index_t blocks, int threads) override { gpu::launched({op, blocks, threads, 0}); }
+  bool recording() const override { return gpu::capturing(); }
+  void run(const char* op, index_t count, const IndexBody& body) override { gpu::run_indices(op, count, body); }
 };
 
 }  // namespace
@@ -136,7 +152,8 @@ static Backend find_gpu(Device) {
     fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
   static CudaRuntime& runtime = *new CudaRuntime;
   static CudaKernels& kernels = *new CudaKernels;
-  return {&kernels, &gpu_memory(), &index_launcher(), &runtime, &dual_kernels()};
+  static GpuLauncher& launcher = *new GpuLauncher;
+  return {&kernels, &gpu_memory(), &launcher, &runtime, &dual_kernels()};
 }
 static const RegisteredBackend registered(Device::Kind::cuda, find_gpu);
 

@@ -10,10 +10,11 @@ namespace whence {
 // Returns the settings of the emulated GPU, which may be changed. Null if cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
-// Starts index-style ops (tensor/launch.h) on cuda:0: runtime.cpp for a GPU, emulator/index_ops.cpp for the emulated
-// one.
-IndexLauncher& index_launcher();
-
 Kernels& dual_kernels();  // for duals on cuda:0: duals.cpp
+
+namespace gpu {
+// Runs an index-style op (tensor/launch.h) that was compiled for the host alone: emulator/index_ops.cpp. A GPU refuses.
+void run_indices(const char* op, index_t count, const IndexBody& body);
+}  // namespace gpu
 
 }  // namespace whence

@@ -47,79 +47,66 @@ void require(cudaError_t status, const char* op, const char* call) {
   fail(op, call, ": ", cudaGetErrorString(status));
 }
 
-// Queries the driver, in an order that shows what is missing first. Clears leftover errors: nothing was launched yet.
-class Inquiry {
- public:
+// Sets `refusal` if the driver shows no device.
+void ask_for_device(DeviceFacts& facts) {
+  const auto refuse = [&](const std::string& why, const char* advice) { facts.refusal = why, facts.advice = advice; };
+  const cudaError_t status = cudaGetDeviceCount(&facts.count);
+  if (facts.driver_version == 0) {
+    refuse("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
+  } else if (status == cudaErrorInsufficientDriver) {
+    refuse(to_text("the driver knows CUDA up to ", cuda_version_text(facts.driver_version),
+               ", older than the runtime's ", cuda_version_text(facts.runtime_version)),
+        "update the driver, or build with an older toolkit");
+  } else if (status == cudaErrorNoDevice || (status == cudaSuccess && facts.count == 0)) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    refuse(visible ? to_text("the driver shows no device with CUDA_VISIBLE_DEVICES=", visible)
+                   : "the driver shows no device",
+        visible ? "unset CUDA_VISIBLE_DEVICES" : "look at nvidia-smi");
+  } else if (status != cudaSuccess) {
+    refuse(to_text("cudaGetDeviceCount: ", cudaGetErrorString(status)), "look at nvidia-smi");
+  }
+  if (status != cudaSuccess) facts.count = 0;
+}
+
+// Queries the driver, in an order that shows what is missing first.
+DeviceFacts ask_driver() {
   DeviceFacts facts;
-
-  Inquiry() {
-    facts.toolkit_version = CUDART_VERSION;
-    static_cast<void>(cudaDriverGetVersion(&facts.driver_version));
-    static_cast<void>(cudaRuntimeGetVersion(&facts.runtime_version));
-    ask_for_device();
-    if (facts.refusal.empty()) ask_for_properties();
-    if (facts.refusal.empty()) ask_for_kernels();
-    if (facts.refusal.empty()) ask_for_context();
-    static_cast<void>(cudaGetLastError());
+  facts.toolkit_version = CUDART_VERSION;
+  static_cast<void>(cudaDriverGetVersion(&facts.driver_version));
+  static_cast<void>(cudaRuntimeGetVersion(&facts.runtime_version));
+  ask_for_device(facts);
+  if (!facts.refusal.empty()) return facts;
+  facts.advice = "look at nvidia-smi";
+  cudaDeviceProp properties{};
+  if (const cudaError_t status = cudaGetDeviceProperties(&properties, 0); status != cudaSuccess) {
+    facts.refusal = to_text("cudaGetDeviceProperties: ", cudaGetErrorString(status));
+    return facts;
   }
-
- private:
-  void refuse(std::string why, std::string advice) {
-    facts.refusal = std::move(why);
-    facts.advice = std::move(advice);
+  facts.name = properties.name;
+  facts.capability = properties.major * 10 + properties.minor;
+  facts.multiprocessors = properties.multiProcessorCount;
+  facts.memory = properties.totalGlobalMem;
+  if (const auto status = static_cast<cudaError_t>(find_kernels()); status != cudaSuccess) {
+    facts.refusal = to_text(facts.name, " has compute capability ", properties.major, '.', properties.minor,
+        "; this build's kernels are for CMAKE_CUDA_ARCHITECTURES=", compiled_architectures(), ": ",
+        cudaGetErrorString(status));
+    facts.advice = to_text("configure with -DCMAKE_CUDA_ARCHITECTURES=", facts.capability);
+    return facts;
   }
-
-  void ask_for_device() {
-    const cudaError_t status = cudaGetDeviceCount(&facts.count);
-    if (facts.driver_version == 0) {
-      refuse("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
-    } else if (status == cudaErrorInsufficientDriver) {
-      refuse(to_text("the driver knows CUDA up to ", cuda_version_text(facts.driver_version),
-                 ", older than the runtime's ", cuda_version_text(facts.runtime_version)),
-          "update the driver, or build with an older toolkit");
-    } else if (status == cudaErrorNoDevice || (status == cudaSuccess && facts.count == 0)) {
-      const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-      refuse(visible ? to_text("the driver shows no device with CUDA_VISIBLE_DEVICES=", visible)
-                     : "the driver shows no device",
-          visible ? "unset CUDA_VISIBLE_DEVICES" : "look at nvidia-smi");
-    } else if (status != cudaSuccess) {
-      refuse(to_text("cudaGetDeviceCount: ", cudaGetErrorString(status)), "look at nvidia-smi");
-    }
-    if (status != cudaSuccess) facts.count = 0;
-  }
-
-  void ask_for_properties() {
-    cudaDeviceProp properties{};
-    const cudaError_t status = cudaGetDeviceProperties(&properties, 0);
-    if (status != cudaSuccess)
-      return refuse(to_text("cudaGetDeviceProperties: ", cudaGetErrorString(status)), "look at nvidia-smi");
-    facts.name = properties.name;
-    facts.capability = properties.major * 10 + properties.minor;
-    facts.multiprocessors = properties.multiProcessorCount;
-    facts.memory = properties.totalGlobalMem;
-  }
-
-  void ask_for_kernels() {
-    const auto status = static_cast<cudaError_t>(find_kernels());
-    if (status == cudaSuccess) return;
-    const int major = facts.capability / 10, minor = facts.capability % 10;
-    refuse(to_text(facts.name, " has compute capability ", major, '.', minor,
-               "; this build's kernels are for CMAKE_CUDA_ARCHITECTURES=", compiled_architectures(), ": ",
-               cudaGetErrorString(status)),
-        to_text("configure with -DCMAKE_CUDA_ARCHITECTURES=", facts.capability));
-  }
-
   // A device can exist and still refuse: it is used exclusively by one process, or needs a reset.
-  void ask_for_context() {
-    const cudaError_t status = cudaFree(nullptr);
-    if (status != cudaSuccess) refuse(to_text(facts.name, ": ", cudaGetErrorString(status)), "look at nvidia-smi");
-  }
-};
+  if (const cudaError_t status = cudaFree(nullptr); status != cudaSuccess)
+    facts.refusal = to_text(facts.name, ": ", cudaGetErrorString(status));
+  return facts;
+}
 
 }  // namespace
 
 const DeviceFacts& device_facts() {
-  static const DeviceFacts& facts = *new DeviceFacts(Inquiry().facts);
+  static const DeviceFacts& facts = *[] {
+    auto* const found = new DeviceFacts(ask_driver());
+    static_cast<void>(cudaGetLastError());  // clears leftover errors: nothing was launched yet
+    return found;
+  }();
   return facts;
 }
 
@@ -154,26 +141,19 @@ void deallocate(void* block) noexcept {
 void unset(void*, std::size_t) {}  // the memory keeps its numbers
 void retire(void*) noexcept {}
 
-MemoryRoom memory_room() {
-  MemoryRoom room;
-  require(cudaMemGetInfo(&room.free, &room.total), "memory", "cudaMemGetInfo");
+BlockSource::Room memory_room() {
+  BlockSource::Room room;
+  require(cudaMemGetInfo(&room.free, &room.capacity), "memory", "cudaMemGetInfo");
   return room;
 }
 
 void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
-  if (bytes == 0) return;
-  if (capturing()) {
-    fail("copy", bytes,
-        " bytes asked from the GPU while work is being recorded; numbers exist only when it is replayed; "
-        "read them afterwards, from what the work returned");
-  }
   synchronise();  // reports an error of a kernel as such, not as one of the copy
   require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copy", "cudaMemcpyAsync from the GPU");
   synchronise();
 }
 
 void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
-  if (bytes == 0) return;
   if (capturing()) {
     void* constant = nullptr;
     require(cudaHostAlloc(&constant, bytes, cudaHostAllocDefault), "copy", "cudaHostAlloc");
@@ -229,8 +209,6 @@ void launched(const LaunchFacts& facts) {
 std::uint64_t launches() { return launches_so_far; }
 
 void synchronise() {
-  if (capturing())
-    fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
   const cudaError_t status = cudaStreamSynchronize(stream());
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
@@ -244,7 +222,6 @@ bool capturing() { return under_way() != nullptr; }
 
 // Relaxed: memory may be allocated on the device meanwhile, which the stricter modes forbid.
 void begin_capture() {
-  if (capturing()) fail("record", "recording is under way; one at a time required; end it first");
   synchronise();  // reports errors of earlier kernels as theirs
   auto graph = std::make_unique<Graph>();
   require(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record", "cudaStreamBeginCapture");
@@ -280,29 +257,11 @@ void destroy_graph(Graph* graph) noexcept {
   delete graph;
 }
 
-}  // namespace whence::gpu
-
-namespace whence {
-namespace {
-
-// nvcc compiles the loop of an index-style op into the op's file; its stream and the count of launches are here.
-class GpuLauncher final : public IndexLauncher {
- public:
-  CUstream_st* stream() override { return gpu::stream(); }
-  void launched(const char* op, index_t blocks, int threads) override { gpu::launched({op, blocks, threads, 0}); }
-  bool recording() const override { return gpu::capturing(); }
-  void run(const char* op, index_t count, const IndexBody&) override {
-    fail(op, count, " indices on a GPU from a file compiled for the host alone; compile it with nvcc (LANGUAGE CUDA)");
-  }
-};
-
-}  // namespace
-
-IndexLauncher& index_launcher() {
-  static GpuLauncher& launcher = *new GpuLauncher;
-  return launcher;
+// nvcc compiles the loop of an index-style op into the op's file.
+void run_indices(const char* op, index_t count, const IndexBody&) {
+  fail(op, count, " indices on a GPU from a file compiled for the host alone; compile it with nvcc (LANGUAGE CUDA)");
 }
 
-gpu::emulator::Settings* emulator_settings() { return nullptr; }
+}  // namespace whence::gpu
 
-}  // namespace whence
+whence::gpu::emulator::Settings* whence::emulator_settings() { return nullptr; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/shape.h"
 
@@ -39,12 +40,9 @@ void unset(void* block, std::size_t bytes);
 // Called when a block is cached. The emulator finds code that touches it meanwhile.
 void retire(void* block) noexcept;
 
-struct MemoryRoom {
-  std::size_t free = 0, total = 0;  // bytes, of the whole device
-};
-MemoryRoom memory_room();
+BlockSource::Room memory_room();  // of the whole device
 
-// Waits for everything launched before, and throws its errors. Throws Error while capturing: numbers do not exist yet.
+// Waits for everything launched before, and throws its errors. REQUIRES: nothing is being captured.
 void copy_to_cpu(const void* from, void* to, std::size_t bytes);
 // In order with kernels; waits for the bytes to arrive. While capturing, the current bytes become a constant of the
 // graph, written again by every replay.
@@ -78,14 +76,14 @@ void require_launchable(const LaunchFacts& facts, const void* kernel);
 void launched(const LaunchFacts& facts);
 std::uint64_t launches();  // calls of launched() so far
 
-// Waits until everything launched has ended. Throws Error if something failed, or while capturing.
+// Waits until everything launched has ended. Throws Error if something failed. REQUIRES: nothing is being captured.
 void synchronise();
 
 // ---- Graphs. Between begin and end nothing runs: kernels, products and copies to the device are recorded.
 
 struct Graph;  // opaque
 bool capturing();
-void begin_capture();                       // Error if one is being recorded
+void begin_capture();
 Graph* end_capture();                       // Error, and no graph, if something inside broke the capture
 void abandon_capture() noexcept;            // after an exception inside: discards the recording
 void launch_graph(const Graph& graph);      // on the stream, in order

@@ -32,9 +32,6 @@ template <class V> WHENCE_HD V from_lane(Thread& t, V value, int lane) {
 template <class V> WHENCE_HD V from_lane_xor(Thread& t, V value, int mask) {
   return moved(value, [&](auto part) { return t.shuffle_xor(part, mask); });
 }
-template <class V> WHENCE_HD V from_lane_below(Thread& t, V value, int distance) {
-  return moved(value, [&](auto part) { return t.shuffle_up(part, distance); });
-}
 
 // Joins of two partial results. The maximum is NaN if either is.
 struct Plus {
@@ -127,14 +124,14 @@ template <class V> struct Before {
 
 template <class V> WHENCE_HD V warp_running_sum(Thread& t, V value) {  // the sum of all lanes up to this one
   for (int distance = 1; distance < Thread::warp_size; distance *= 2) {
-    const V below = from_lane_below(t, value, distance);
+    const V below = t.shuffle_up(value, distance);
     if (t.lane() >= distance) value = below + value;
   }
   return value;
 }
 
 template <class V> WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
-  const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
+  const V upto = warp_running_sum(t, value), below = t.shuffle_up(upto, 1);
   return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
 }
 
@@ -142,7 +139,7 @@ template <class V> WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
 template <int threads, class V>
 WHENCE_HD Before<V> block_sum_before(Thread& t, WarpValues<threads, V, 2>& of_warps, V value) {
   constexpr int last = Thread::warp_size - 1;
-  const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
+  const V upto = warp_running_sum(t, value), below = t.shuffle_up(upto, 1);
   const V warps_upto = warp_running_sum(t, of_warps(t, upto, last));
   const V warps_before = from_lane(t, warps_upto, (t.warp() + last) & last);
   const V first = t.warp() == 0 ? V(0) : warps_before;

@@ -16,8 +16,6 @@ template <class T> constexpr std::size_t shared_bytes_for(std::size_t count) {
   return (count * sizeof(T) + 15) / 16 * 16;
 }
 
-template <class Body> inline constexpr bool whole_warps = Body::threads % 32 == 0 && Body::threads <= 1024;
-
 }  // namespace whence::gpu
 
 #ifdef __CUDACC__
@@ -40,31 +38,26 @@ template <class Body> __global__ void __launch_bounds__(Body::threads, blocks_at
 #endif
 }
 
-// Runs the kernel on the engine's stream, and returns before it has ended. If it cannot start: throws Error that names
-// the kernel, the launch and the op's call site.
-template <class Body> void launch_kernel(const Body& body, Grid grid) {
-  static_assert(whole_warps<Body>, "a shuffle needs all 32 lanes: a multiple of 32 threads is required");
-  if (grid.blocks == 0) return;
-  const LaunchFacts facts{Body::name, grid.blocks, Body::threads, grid.shared_bytes};
+template <class Body> void start_kernel(const LaunchFacts& facts, const Body& body) {
   require_launchable(
       facts, reinterpret_cast<const void*>(&kernel<Body>));  // more than 48 KiB of shared memory must be requested
-  kernel<Body><<<static_cast<unsigned>(grid.blocks), Body::threads, grid.shared_bytes, stream()>>>(body);
+  kernel<Body><<<static_cast<unsigned>(facts.blocks), Body::threads, facts.shared_bytes, stream()>>>(body);
   launched(facts);
 }
 
 }  // namespace whence::gpu
 
 #else
-
 #include "cuda/emulator/run.h"
+#endif
 
 namespace whence::gpu {
 
+// Runs the kernel on the engine's stream, and returns before it has ended; under the emulator, afterwards. If it cannot
+// start: throws Error that names the kernel, the launch and the op's call site.
 template <class Body> void launch_kernel(const Body& body, Grid grid) {
-  static_assert(whole_warps<Body>, "a shuffle needs all 32 lanes: a multiple of 32 threads is required");
-  if (grid.blocks > 0) emulator::run({Body::name, grid.blocks, Body::threads, grid.shared_bytes}, body);
+  static_assert(Body::threads % 32 == 0 && Body::threads <= 1024, "whole warps required: a shuffle needs all 32 lanes");
+  if (grid.blocks > 0) start_kernel({Body::name, grid.blocks, Body::threads, grid.shared_bytes}, body);
 }
 
 }  // namespace whence::gpu
-
-#endif

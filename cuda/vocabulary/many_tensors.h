@@ -31,6 +31,18 @@ template <class Entry, int most> struct ManyTensors {
   }
 };
 
+// Calls f(n, i) for the elements [i, i + n) that a thread has of its block's chunk, where n is a constant: for packs of
+// `pack`, then for the last elements one by one. `entry` has `in_packs`, true if its tensors may be read so.
+template <int threads, int pack, class Entry, class F>
+WHENCE_HD void each_in_chunk(Thread& t, const Entry& entry, index_t chunk_length, const F& f) {
+  const index_t begin = (t.block() - entry.first_chunk) * chunk_length;
+  const index_t end = begin + chunk_length < entry.count ? begin + chunk_length : entry.count;
+  const index_t packs_end = entry.in_packs ? begin + (end - begin) / pack * pack : begin;
+  for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack)
+    f(std::integral_constant<int, pack>{}, i);
+  for (index_t i = packs_end + t.index(); i < end; i += threads) f(std::integral_constant<int, 1>{}, i);
+}
+
 // Launches the kernel over all of `given`, in as few launches as its table `all` allows. entry_of(x): has count 0 if x
 // is not for this kernel.
 template <class Kernel, class Given, class EntryOf>
