@@ -54,5 +54,5 @@ def test_errata_a1_a_position_between_two_rows(weights, p, product, probe):
     """Three tokens, one head of one dim. Queries are 1, so keys are the gates' logits, all equal."""
     k = torch.full((1, 1, 3, 1), p / 3, dtype=torch.float64).logit()
     squares = torch.tensor([[0], [1], [4], [9]], dtype=k.dtype)  # e[n] = n^2, so that q.e[2] = 4
-    made = probe(f"cope(p_max=3, interpolation={weights})", {"q": torch.ones_like(k), "k": k, "v": k, "table": squares})
+    made = probe(f"cope(p_max=3, interpolation={weights})", {"q": torch.ones_like(k), "k": k, "v": torch.ones_like(k), "table": squares})
     assert made["position_logit"][0, 0, 2, 0].item() == pytest.approx(product, abs=1e-9)
