@@ -163,7 +163,7 @@ class Cdape final : public Adaptive {
       return terms.refuse("cdape without a causal mask given; later keys blanked, or kernel 1, required");
     const auto base = base_terms(terms, context);
     if (!base) return;
-    // [o c 1 k] -> [o c k]
+    // [o c 1 k] -> [o c k], a view, so that its gradient is not copied as select's is
     const auto without_rows = [](const Tensor& weight) { return reshape(weight, weight.shape().without(2)); };
     Network network{.output = without_rows(output_.weight()),
         .output_bias = output_.bias(),

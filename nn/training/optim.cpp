@@ -187,7 +187,7 @@ void Optimizer::write(const std::function<void(std::span<const AdamEntry>)>& upd
   if (!entries.empty()) update(entries);
 }
 
-// The four lines are AdamRule::update of tensor/adam.h.
+// The rule is AdamRule::update of tensor/adam.h.
 void Adam::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) {
   kernels(entries[0].weight.device()).adam_all(next_step(learning_rate, gradient_scale), {}, entries);
 }
@@ -236,7 +236,8 @@ void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, doubl
       g = options_.nesterov ? raw::add(g, times(m, options_.momentum)) : m;
     }
     raw::add_into(times(g, -learning_rate), entry.weight);
-    kernels(entry.weight).unary(functions::Clamp{}, {entry.low, entry.high}, entry.weight, entry.weight);
+    if (std::isfinite(entry.low) || std::isfinite(entry.high))
+      kernels(entry.weight).unary(functions::Clamp{}, {entry.low, entry.high}, entry.weight, entry.weight);
     if (entry.shadow.defined()) raw::copy_into(entry.weight, entry.shadow);
   }
 }
