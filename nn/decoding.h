@@ -18,7 +18,7 @@ namespace whence {
 
 // The cached tensors of earlier tokens of a layer. Keys are cached unrotated, so that every scheme decodes the same way.
 struct CachedLayer {
-  Tensor x, key, value;  // [b capacity c], [b g capacity d] twice; x even if no scheme reads it
+  Tensor x, key, value;  // [b capacity c] if a scheme reads it; [b g capacity d] twice
   Tensor query;          // [b h capacity d], if new rows read earlier ones, which are computed again
 };
 // Makes a buffer for `capacity` tokens like `added`, along the axis before the last, if there is none.

@@ -11,7 +11,7 @@ namespace whence {
 
 // Returns x, [b j c]. Error if attention runs on bare queries, keys and values.
 [[nodiscard]] inline const Tensor& layer_input(const char* scheme, const AttendContext& context) {
-  if (!context.x.defined()) fail(scheme, "no layer input given; x [batch, key, dim] required, as the scheme reads it");
+  if (!context.x.defined()) fail(scheme, "no layer input given; x [batch, key, dim] required, and Claims::reads_x");
   return context.x;
 }
 

@@ -64,6 +64,7 @@ struct Claims {
   bool whole_positions = false;    // has a table row for each position or distance: stretched ones are refused
   bool mask_per_head = true;       // takes a mask that differs from head to head
   bool uses_positions = true;      // reads `positions`: changing their differences changes the result
+  bool reads_x = false;            // reads the layer's input in attention; else a cache need not keep it
   bool by_key_head = false;        // its parameters by head belong to key heads; else to query heads
   bool drawn_each_step = false;    // its positions are drawn anew at each step
   bool exact_gradient = true;      // false: backward is deliberately not the derivative of forward (hard attention)

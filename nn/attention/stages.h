@@ -62,6 +62,10 @@ struct Stages {
   void enter_moved(const Stages& inner, const MovesPositions& mover);  // all stages of `inner`, at moved positions
   void see_within(index_t keys) { window = narrower(window, keys); }   // REQUIRES: keys >= 0; 0: any
 
+  bool read_x() const {  // the layer's input
+    return std::ranges::any_of(schemes, [](const PositionalScheme* each) { return each->claims().reads_x; });
+  }
+
   static index_t narrower(index_t a, index_t b) { return a == 0 || b == 0 ? a + b : std::min(a, b); }
 };
 

@@ -61,9 +61,8 @@ void Contextual::add_gates(TileTerms& terms, const AttendContext& context) const
 GateLogits Contextual::gate_logits(const AttendContext& context) const {
   if (from_ == "keys") return {context.query, context.key, context.scale};
   if (from_ == "values") return {context.unrotated_query, context.value, context.scale};
-  if (!context.x.defined())
-    fail("cope", "gates=separate_keys given without the layer's input x; these keys are computed from it; give x");
-  return {context.unrotated_query, by_head((*gate_key_)(context.x), key_heads_), context.scale};
+  return {context.unrotated_query, by_head((*gate_key_)(layer_input("cope(gates=separate_keys)", context)), key_heads_),
+      context.scale};
 }
 
 PositionQuery::PositionQuery(const SchemeArguments& arguments)

@@ -47,6 +47,7 @@ Claims CoPE::claims() const {
   return {.causal_only = true,
       .shift_invariant = !position_query_.rotated,
       .uses_positions = false,
+      .reads_x = makes_keys(),
       .by_key_head = makes_keys()};
 }
 void CoPE::check_company(const Stages& stages) const { position_query_.check_company("cope", stages); }

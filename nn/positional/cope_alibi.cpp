@@ -33,7 +33,11 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
   }
 
   Claims claims() const override {
-    return {.causal_only = true, .shift_invariant = true, .uses_positions = false, .by_key_head = makes_keys()};
+    return {.causal_only = true,
+        .shift_invariant = true,
+        .uses_positions = false,
+        .reads_x = makes_keys(),
+        .by_key_head = makes_keys()};
   }
 
   // s:[b h i j]   ->   s - m p:[b h i j]

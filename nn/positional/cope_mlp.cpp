@@ -34,6 +34,7 @@ class CopeMLP final : public Contextual {
     return {.causal_only = true,
         .shift_invariant = !position_query_.rotated,
         .uses_positions = false,
+        .reads_x = makes_keys(),
         .by_key_head = makes_keys()};
   }
   void check_company(const Stages& stages) const override { position_query_.check_company("cope_mlp", stages); }

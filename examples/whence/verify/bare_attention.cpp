@@ -98,17 +98,6 @@ void BareAttention::require_bidirectional(const std::string& option) const {
     throw InputError(option, " given with ", text_, "; a causal mask is required by its claims; leave it out");
 }
 
-bool BareAttention::reads_x() const {
-  if (embeds()) return true;
-  const RecordingScope record(true);  // the caller may not record
-  const PlannedModules planned;
-  const BareAttention trial(text_, sizes_);
-  AttendInputs inputs = planned_inputs(trial);
-  requires_grad(inputs.x);
-  const Tensor output = trial.run(inputs, Executor::reference).output;
-  return tracked(output) && grad(sum(output), {}, {inputs.x}, {.allow_unused = true})[0].defined();
-}
-
 std::vector<std::string> BareAttention::probe_names() const {
   const NoGrad values_only;
   const PlannedModules planned;

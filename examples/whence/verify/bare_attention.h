@@ -26,9 +26,9 @@ struct NamedClaim {
 inline constexpr NamedClaim named_claims[] = {{"causal_only", &Claims::causal_only, true},
     {"shift_invariant", &Claims::shift_invariant}, {"row_local", &Claims::row_local},
     {"prefix_consistent", &Claims::prefix_consistent}, {"sees_no_future", &Claims::sees_no_future},
-    {"mask_per_head", &Claims::mask_per_head}, {"by_key_head", &Claims::by_key_head, true},
-    {"uses_positions", &Claims::uses_positions, true}, {"drawn_each_step", &Claims::drawn_each_step, true},
-    {"exact_gradient", &Claims::exact_gradient}};
+    {"mask_per_head", &Claims::mask_per_head}, {"reads_x", &Claims::reads_x, true},
+    {"by_key_head", &Claims::by_key_head, true}, {"uses_positions", &Claims::uses_positions, true},
+    {"drawn_each_step", &Claims::drawn_each_step, true}, {"exact_gradient", &Claims::exact_gradient}};
 
 // All schemes of one text with their parameters, both shared by all layers and per layer.
 class BareAttention {
@@ -46,8 +46,8 @@ class BareAttention {
   bool attends() const;  // false: no scheme takes part in attention, and x + P is the output
   // Throws InputError "OPTION: ..." if the schemes require a causal mask.
   void require_bidirectional(const std::string& option) const;
-  bool reads_x() const;                          // found by a run on a few tokens
-  std::vector<std::string> probe_names() const;  // likewise
+  bool reads_x() const { return embeds() || claims().reads_x; }
+  std::vector<std::string> probe_names() const;  // found by a run on a few tokens
   std::vector<std::string> draw_names() const;   // probes of drawn positions
 
   struct Result {

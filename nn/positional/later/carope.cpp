@@ -24,7 +24,9 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
     child("frequency", frequency_);
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .by_key_head = true}; }
+  Claims claims() const override {
+    return {.shift_invariant = true, .uses_positions = false, .reads_x = true, .by_key_head = true};
+  }
   void check_company(const Stages& stages) const override { require_one_rotation("carope", stages); }
 
   // q:[b h i d], k:[b g j d]

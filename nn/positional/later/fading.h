@@ -17,7 +17,9 @@ namespace whence {
 
 class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override {
+    return {.causal_only = true, .shift_invariant = true, .uses_positions = false, .reads_x = true};
+  }
   Tensor bias(const AttendContext& context) const override;  // [b h i j]
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
 

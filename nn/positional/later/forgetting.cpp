@@ -54,7 +54,9 @@ class PairForgetting final : public PositionalScheme, public BiasesScores, publi
     child("gate_key", key_);
   }
 
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override {
+    return {.causal_only = true, .shift_invariant = true, .uses_positions = false, .reads_x = true};
+  }
 
   // [b h i j]
   Tensor bias(const AttendContext& context) const override {

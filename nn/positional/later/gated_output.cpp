@@ -21,7 +21,7 @@ class GatedOutput final : public PositionalScheme, public MapsOutput {
     child("gate", gate_);
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .reads_x = true}; }
 
   // o:[b h i d]   ->   o * gate:[b h i d]
   Tensor map_output(const Tensor& output, const AttendContext& context) const override {

@@ -70,7 +70,8 @@ class Path final : public PositionalScheme, public ScoresPairs {
   }
 
   Claims claims() const override {
-    return {.causal_only = true, .shift_invariant = true, .uses_positions = false, .by_key_head = true};
+    return {
+        .causal_only = true, .shift_invariant = true, .uses_positions = false, .reads_x = true, .by_key_head = true};
   }
   void check_company(const Stages& stages) const override {
     if (rotations(stages) == 0) return;

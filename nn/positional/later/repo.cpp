@@ -28,7 +28,9 @@ class RePo final : public PositionalScheme, public RotatesQueryKey {
     child("position", position_);
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .by_key_head = true}; }
+  Claims claims() const override {
+    return {.shift_invariant = true, .uses_positions = false, .reads_x = true, .by_key_head = true};
+  }
   void check_company(const Stages& stages) const override { require_one_rotation("repo", stages); }
 
   // q:[b h i d], k:[b g j d]

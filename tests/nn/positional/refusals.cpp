@@ -1,4 +1,6 @@
 // Schemes whose options would have no effect or no meaning, or that do not go together: refused, by what was given.
+#include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -44,6 +46,23 @@ TEST_CASE("schemes: what would have no effect or no meaning is refused by what w
   }
 }
 
+TEST_CASE("schemes: those that claim it read the layer's input, and no others") {
+  int reading = 0;
+  for (const std::string& text : scheme_texts(16)) {
+    std::unique_ptr<BareAttention> scheme;
+    const std::string refused = error_text<InputError>([&] {
+      scheme = std::make_unique<BareAttention>(text, SchemeSizes{8, 2, 16});
+    });
+    if (!refused.empty() || scheme->embeds()) continue;
+    AttendInputs inputs = random_inputs(*scheme, 1, 4, 1);
+    inputs.x = {};
+    const std::string said = error_text([&] { (void)scheme->run(inputs, Executor::reference); });
+    CHECK_MESSAGE(has(said, "Claims::reads_x") == scheme->claims().reads_x, text, ": ", said);
+    reading += scheme->claims().reads_x;
+  }
+  CHECK(reading > 20);
+}
+
 TEST_CASE("schemes: inputs that do not fit are refused by what was given") {
   AttendInputs bare = random_inputs(4), between = bare, by_head = bare;
   const Shape long_run{1, 1, 8192, 4};
@@ -60,7 +79,6 @@ TEST_CASE("schemes: inputs that do not fit are refused by what was given") {
     const std::string said = of_input ? error_text<InputError>(run) : error_text(run);
     CHECK_MESSAGE(has(said, part), scheme.text(), ": ", said);
   };
-  for (const char* text : {"cope(gates=separate_keys)", "path"}) check(Bare(text), bare, "input");
   for (const char* text : {"shaw", "relative"}) check(Bare(text), between, "whole distances");
   check(Bare("relative"), random_inputs(4, Sequence::run(4, false)), "use shaw");
   check(Bare("cdape(alibi)"), by_head, "heads, [1|b 1", true);
