@@ -96,7 +96,7 @@ struct Decoding::Graph {
     const index_t batch = inputs.size(0) - 1;
     GraphCache cache(now, capacity, raw::slice(inputs, 0, batch, batch + 1));
     const Tensor tokens = raw::expand(raw::reshape(raw::slice(inputs, 0, 0, batch), {batch, 1}), {batch, capacity});
-    Tensor x = cache.own_row(model.embedded(tokens, sequence, pass), 1);
+    Residual x{cache.own_row(model.embedded(tokens, sequence, pass), 1)};
     for (index_t layer = 0; layer < model.options().layers; ++layer) x = model.block(layer)(x, sequence, pass, &cache);
     const Tensor made = model.logits_of(x);
     layers = std::move(now);

@@ -99,20 +99,25 @@ Block::Block(const TransformerOptions& options, index_t layer, const std::vector
   child("dropout", dropout_);
 }
 
-Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+Residual Block::operator()(
+    const Residual& given, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   const auto attention = [&](const Tensor& from) { return attention_(from, sequence, pass, cache); };
   const auto mlp = [&](const Tensor& from) { return dropout_(mlp_(from, pass), pass); };
-  if (place_ == NormPlace::parallel) {
-    const Tensor attended = x + attention(norm1_(x));
-    return probe("residual", attended + mlp(norm2_(x)));
-  }
   if (place_ == NormPlace::after) {
-    const Tensor attended = norm1_.of_sum(x, attention(x)).normed;
-    return probe("residual", norm2_.of_sum(attended, mlp(attended)).normed);
+    const Tensor attended = norm1_.of_sum({given.x, attention(given.x)}).normed;
+    return {probe("residual", norm2_.of_sum({attended, mlp(attended)}).normed)};
   }
-  const SumAndNorm attended = norm2_.of_sum(x, attention(norm1_(x)));
-  return probe("residual", attended.sum + mlp(attended.normed));
+  const auto [x, normed] = norm1_.of_sum(given);
+  Residual made;
+  if (place_ == NormPlace::parallel) {
+    made.x = x + attention(normed), made.added = mlp(norm2_(x));
+  } else {
+    const SumAndNorm attended = norm2_.of_sum({x, attention(normed)});
+    made.x = attended.sum, made.added = mlp(attended.normed);
+  }
+  // The next norm adds the two; a probe sees their sum.
+  return is_watched_under(path()) ? Residual{probe("residual", made.sum())} : made;
 }
 
 Transformer::Transformer(const TransformerOptions& options)
@@ -162,7 +167,7 @@ Tensor Transformer::embedded(const Tensor& tokens, Sequence& sequence, const Pas
 
 Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
-  Tensor x = embedded(tokens, sequence, pass);
+  Residual x{embedded(tokens, sequence, pass)};
   for (const auto& block : blocks_) {
     x = layer_runner_ && !cache ? layer_runner_(*block, schemes_.all(), x, sequence, pass)
                                 : (*block)(x, sequence, pass, cache);
@@ -170,8 +175,8 @@ Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pa
   return logits_of(x);
 }
 
-Tensor Transformer::logits_of(const Tensor& residual) const {
-  const Tensor x = norm_ ? (*norm_)(residual) : residual;
+Tensor Transformer::logits_of(const Residual& stream) const {
+  const Tensor x = norm_ ? norm_->of_sum(stream).normed : stream.sum();
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());
 }
 

@@ -51,8 +51,8 @@ class Block final : public Module {
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared);
   // x [b t c] in the parameters' dtype -> [b t c]
-  [[nodiscard]] Tensor operator()(
-      const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
+  [[nodiscard]] Residual operator()(
+      const Residual& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
   const Norm& norm1() const { return norm1_; }
   const Norm& norm2() const { return norm2_; }
@@ -66,8 +66,8 @@ class Block final : public Module {
 };
 
 // Runs a block; `shared`: the schemes that serve all layers.
-using LayerRunner = Tensor (*)(const Block& block, const std::vector<const PositionalScheme*>& shared, const Tensor& x,
-    const Sequence& sequence, const Pass& pass);
+using LayerRunner = Residual (*)(const Block& block, const std::vector<const PositionalScheme*>& shared,
+    const Residual& x, const Sequence& sequence, const Pass& pass);
 namespace detail {
 inline LayerRunner recomputed_layer = nullptr;  // set by nn/recomputed_layers.cpp
 }
@@ -87,7 +87,7 @@ class Transformer final : public Module {
   // The start of the pass alone, [b t c] before the first block. Gives `sequence` what all layers share.
   [[nodiscard]] Tensor embedded(const Tensor& tokens, Sequence& sequence, const Pass& pass) const;
   // The end of the pass alone, from the residual stream [b t c]: the last norm, and the logits [b t v].
-  [[nodiscard]] Tensor logits_of(const Tensor& residual) const;
+  [[nodiscard]] Tensor logits_of(const Residual& stream) const;
 
   const TransformerOptions& options() const { return options_; }
   Device device() const { return embedding_.weight().device(); }

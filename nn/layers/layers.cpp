@@ -44,12 +44,12 @@ Tensor Norm::operator()(const Tensor& x, Site site) const {
                                   : rms_norm(x, weight_, epsilon_, site);
 }
 
-SumAndNorm Norm::of_sum(const Tensor& x, const Tensor& added, Site site) const {
-  if (x.device().is_gpu()) {
+SumAndNorm Norm::of_sum(const Residual& stream, Site site) const {
+  if (stream.added.defined() && stream.x.device().is_gpu()) {
     const Scope scope(path());
-    return add_norm(x, added, weight_, bias_, epsilon_, site);
+    return add_norm(stream.x, stream.added, weight_, bias_, epsilon_, site);
   }
-  const Tensor sum = add(x, added, site);
+  const Tensor sum = stream.sum(site);
   return {sum, (*this)(sum, site)};
 }
 

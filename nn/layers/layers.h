@@ -51,6 +51,14 @@ class Linear final : public Module {
 //   RMS norm (Zhang and Sennrich 2019):   x / sqrt(mean(x^2) + epsilon) * weight
 enum class NormKind : unsigned char { layer, rms };
 
+// The residual stream between two layers. The norm that reads it adds its parts, because a GPU does both at once.
+struct Residual {
+  Tensor x;
+  Tensor added = {};  // undefined: 0
+
+  [[nodiscard]] Tensor sum(Site site = Site::current()) const { return added.defined() ? add(x, added, site) : x; }
+};
+
 class Norm final : public Module {
  public:
   // weight [dim] ones, and for layer norm bias [dim] zeros at first; neither decays. Error unless dim, epsilon > 0.
@@ -60,7 +68,7 @@ class Norm final : public Module {
   [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
 
   // {x + added, its norm}: one kernel in each direction on a GPU
-  [[nodiscard]] SumAndNorm of_sum(const Tensor& x, const Tensor& added, Site site = Site::current()) const;
+  [[nodiscard]] SumAndNorm of_sum(const Residual& stream, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined in RMS norm

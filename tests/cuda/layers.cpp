@@ -59,7 +59,7 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
       norm.initialise(1);
       expect_the_cpus({x, added}, 24, [&](const std::vector<Tensor>& in) {
         placed(norm, in[0]);
-        const SumAndNorm y = norm.of_sum(in[0], in[1]);
+        const SumAndNorm y = norm.of_sum({in[0], in[1]});
         return concat_along(-1, {y.sum, y.normed});
       });
     }

@@ -240,7 +240,7 @@ std::vector<LensLayer> lens_of(const Forward& forward) {
   std::vector<LensLayer> layers;
   for (const Quantity& quantity : forward.quantities)
     if (quantity.path == "embedded" || quantity.name == "residual")
-      layers.push_back({quantity.layer, forward.subject.model->logits_of(quantity.value)});
+      layers.push_back({quantity.layer, forward.subject.model->logits_of({quantity.value})});
   return layers;
 }
 
