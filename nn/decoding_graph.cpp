@@ -3,6 +3,7 @@
 // of any run: embeddings, rotations and terms are those of all rows, of which the device picks its own. Only tiles know
 // a row that the host does not (TiledCall::row).
 #include <array>
+#include <utility>
 
 #include "autograd/observer.h"
 #include "nn/attention/plan.h"
@@ -34,6 +35,20 @@ struct GraphCache final : AttentionCache {
   }
   Tensor at_every_row(const Tensor& x) const { return expand(x, {x.size(0), x.size(1), capacity, x.size(3)}); }
 
+  std::array<Tensor, 3> project(
+      index_t layer, const Tensor& x, const std::array<Projection, 3>& by, index_t heads) override {
+    const CachedLayer& mine = layers[static_cast<std::size_t>(layer)];
+    if (!mine.key.defined()) return {};
+    std::vector<Tensor> weights, biases;
+    for (const Projection& each : by) {
+      weights.push_back(raw::transpose(each.weight));
+      if (each.bias.defined()) biases.push_back(each.bias);
+    }
+    const std::array made{Tensor::like(x, {x.size(0), heads, 1, mine.key.size(3)}), mine.key, mine.value};
+    const Tensor rows = raw::reshape(x, {x.size(0), x.size(2)});
+    return kernels(x).matmul_beside(rows, weights, biases, made, row) ? made : std::array<Tensor, 3>();
+  }
+
   Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) override {
     for (const PositionalScheme* scheme : stages.schemes)
       if (!scheme->claims().row_local)
@@ -46,12 +61,20 @@ struct GraphCache final : AttentionCache {
     require(refusal_of(Executor::tiled, stages)), require(refusal_on_gpu(stages));
 
     CachedLayer& mine = layers[static_cast<std::size_t>(layer)];
-    const std::array from{inputs.x.detach(), inputs.key.detach(), inputs.value.detach()};
-    const std::array to{&mine.x, &mine.key, &mine.value};
-    for (std::size_t k = 0; k < from.size(); ++k) reserve_tokens(*to[k], from[k], capacity);
-    kernels(mine.x).copy_rows(from, std::array{mine.x, mine.key, mine.value}, -2, row);
+    std::vector<Tensor> from, to;
+    const auto keep = [&](Tensor& buffer, Tensor& added) {
+      if (buffer.identity() == added.identity()) return;  // written by project()
+      reserve_tokens(buffer, added, capacity);
+      from.push_back(std::exchange(added, buffer).detach()), to.push_back(buffer);
+    };
+    keep(mine.key, inputs.key), keep(mine.value, inputs.value);
+    if (stages.read_x())
+      keep(mine.x, inputs.x);
+    else
+      inputs.x = {};
+    if (!from.empty()) kernels(row).copy_rows(from, to, -2, row);
 
-    inputs.x = mine.x, inputs.key = mine.key, inputs.value = mine.value, inputs.query = at_every_row(inputs.query);
+    inputs.query = at_every_row(inputs.query);
     const AttendContext all = rotated_context(inputs, stages);
     TileTerms terms = terms_of(all, stages);
     for (std::size_t k = 0; k < terms.operands.size(); ++k)

@@ -100,7 +100,10 @@ void Kernels::matmul_gelu(
   unary(functions::Gelu{}, {}, before, out);
 }
 
-Tensor Kernels::matmul_beside(const Tensor&, std::span<const Tensor>, std::span<const Tensor>) { return {}; }
+bool Kernels::matmul_beside(
+    const Tensor&, std::span<const Tensor>, std::span<const Tensor>, std::span<const Tensor>, const Tensor&) {
+  return false;
+}
 
 namespace {
 [[noreturn]] void refuse_terms() {

@@ -153,9 +153,11 @@ class Kernels {
   // Copies from[k] into to[k], for each k.
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
-  // Returns a [m k] b [k n] + bias [n], [m n], where b are the columns of one product, and bias is given for each or
-  // for none. Returns undefined if concatenating them and multiplying once is as fast.
-  virtual Tensor matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias);
+  // out [b h t d] = a [b t, k] b [k, h d] (+ bias [h d]), for each k; bias is given for each or for none. With a row, i64
+  // [1], an out of more than these t tokens gets them from that row on. Returns false, with nothing done, if
+  // concatenating the matrices and multiplying once is as fast.
+  virtual bool matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias,
+      std::span<const Tensor> out, const Tensor& row);
   // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A fused implementation (a
   // GPU's, in 16 bit alone) applies gelu to the sum before rounding it.
   virtual void matmul_gelu(

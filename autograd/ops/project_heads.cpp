@@ -33,8 +33,9 @@ struct ProjectHeads {
     const Counts counts{heads, key_heads, key_heads};
     const Tensor rows = raw::reshape(x, as_rows(x.shape()));
     const Three transposed{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
-    Tensor joined = kernels(x).matmul_beside(rows, transposed, std::span(biases).first(biased ? outputs : 0));
-    if (!joined.defined()) {
+    const Tensor joined = Tensor::like(x, {rows.size(0), total});
+    const Three made = heads_in_rows(joined, x.size(0), x.size(1), counts);
+    if (!kernels(x).matmul_beside(rows, transposed, std::span(biases).first(biased ? outputs : 0), made, {})) {
       const Tensor bias = biased ? Tensor::like(x, {total}) : Tensor(), weight = Tensor::like(x, {total, x.size(2)});
       std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);
       if (biased) {
@@ -43,13 +44,13 @@ struct ProjectHeads {
         to.insert(to.end(), parts.begin(), parts.end());
       }
       kernels(x).copy_all(from, to);
-      joined = raw::matmul(rows, raw::transpose(weight), 1, biased ? &bias : nullptr);
+      kernels(x).matmul(rows, raw::transpose(weight), biased ? &bias : nullptr, 1, joined);
       saved.weight = weight;
     }
     saved.inputs[0] = x;
     for (std::size_t k = 0; k < outputs; ++k) saved.inputs[1 + k] = weights[k], saved.inputs[4 + k] = biases[k];
     saved.counts = counts;
-    return heads_in_rows(joined, x.size(0), x.size(1), counts);
+    return made;
   }
 
   Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {

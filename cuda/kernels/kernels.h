@@ -51,7 +51,8 @@ class CudaKernels : public GpuKernels {
   void copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) override;
   void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
-  Tensor matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias) override;
+  bool matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias,
+      std::span<const Tensor> out, const Tensor& row) override;
   void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) override;
   void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) override;

@@ -7,6 +7,7 @@
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
 #include "tensor/device/product_layout.h"
+#include "tensor/divisor.h"
 #include "tensor/pointwise.h"
 #include "tensor/raw.h"
 #include "tensor/shape.h"
@@ -23,11 +24,14 @@ namespace {
 constexpr index_t most_few_rows = 4;
 constexpr std::size_t most_matrices = 3;
 
-// A matrix by its columns, which are the result's columns up to `end`.
+// A matrix by its columns, which are those of all matrices up to `end`, and its result [b h t d], a row of heads for each
+// row of a.
 template <class T> struct Columns {
   Global<const T> at, bias;  // bias: or null
-  index_t column;            // stride of columns
+  Global<T> out;
+  index_t column;  // stride of columns
   index_t end;
+  index_t out_row, head, token;  // strides of the result; token: 0 if its rows begin at the first token
 };
 
 // A warp has a column. Per number of a matrix: 2 operations per row.
@@ -38,18 +42,20 @@ template <class T, int rows> struct FewRows {
   static constexpr int pack = pack_size<T>, ahead = 4;  // packs of a column that are loaded at once
   Global<const T> a;
   Columns<T> b[most_matrices];
-  Global<T> before, out;  // before: or null
-  index_t count, columns, depth, a_row, out_row;
+  Global<T> before;             // or null
+  Global<const index_t> token;  // the first token of the results, or null: 0
+  index_t count, columns, depth, a_row;
+  Divisor head_dim;
   C alpha;
 
   WHENCE_HD void operator()(Thread& t) const {
     const index_t n = t.block() * warps + t.warp();
     if (n >= columns) return;
-    Columns<T> of = b[0];
-    index_t begin = 0;
-    for (std::size_t k = 1; k < most_matrices; ++k)
-      if (n >= b[k - 1].end) of = b[k], begin = b[k - 1].end;
-    const Global<const T> column = of.at + (n - begin) * of.column;
+    int which = 0;
+    while (n >= b[which].end) ++which;
+    const Columns<T>& of = b[which];
+    const index_t own = which == 0 ? n : n - b[which - 1].end;
+    const Global<const T> column = of.at + own * of.column;
     Number<C> sums[rows];
     for (Number<C>& sum : sums) sum = Number<C>(C(0));
     constexpr index_t step = Thread::warp_size * pack;
@@ -62,7 +68,7 @@ template <class T, int rows> struct FewRows {
     }
     for (int row = 0; row < rows; ++row) {
       for (int mask = Thread::warp_size / 2; mask > 0; mask /= 2) sums[row] += t.shuffle_xor(sums[row], mask);
-      if (row < count && t.lane() == row) put(row, n, sums[row] * Number<C>(alpha), of.bias, n - begin);
+      if (row < count && t.lane() == row) put(of, row, own, sums[row] * Number<C>(alpha));
     }
   }
 
@@ -74,11 +80,13 @@ template <class T, int rows> struct FewRows {
       for (int k = 0; k < pack; ++k) sums[row] += from_stored<C>(of_row.of[k]) * from_stored<C>(of_column.of[k]);
     }
   }
-  WHENCE_HD void put(int row, index_t n, Number<C> sum, Global<const T> bias, index_t of_bias) const {
-    if (bias) sum += load<C>(bias, of_bias);
-    const index_t at = row * out_row + n;
+  WHENCE_HD void put(const Columns<T>& of, int row, index_t n, Number<C> sum) const {
+    if (of.bias) sum += load<C>(of.bias, n);
+    const auto [nth, in_head] = head_dim(n);
+    const index_t first = token ? index_t(token[0]) : 0,
+                  at = first * of.token + row * of.out_row + nth * of.head + in_head;
     if (before) store(before, at, sum), sum = functions::Gelu::value(sum, {});
-    store(out, at, sum);
+    store(of.out, at, sum);
   }
 };
 
@@ -88,41 +96,56 @@ template <class T> bool rows_in_packs(const Tensor& x, int along) {
          begins_with_pack(x, pack_size<T>);
 }
 
+// Returns the stride of the rows [b t] of a result, or nothing if it is not one number.
+std::optional<index_t> step_of_rows(const Tensor& out, index_t tokens) {
+  return even_step({out.size(0), tokens}, {out.strides()[0], out.strides()[2]});
+}
+
 template <class T, int rows>
 void launch_few_rows(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias, double alpha,
-    const Tensor* before, const Tensor& out) {
+    const Tensor* before, std::span<const Tensor> out, const Tensor& row) {
   using Body = FewRows<T, rows>;
   Body body{};
-  body.a = global<const T>(a), body.out = global<T>(out);
+  body.a = global<const T>(a), body.token = global<const index_t>(row);
   if (before) body.before = global<T>(*before);
-  body.count = out.size(0), body.columns = out.size(1), body.depth = a.size(1);
-  body.a_row = a.strides()[0], body.out_row = out.strides()[0], body.alpha = static_cast<compute_t<T>>(alpha);
+  body.count = a.size(0), body.depth = a.size(1), body.a_row = a.strides()[0];
+  body.alpha = static_cast<compute_t<T>>(alpha);
+  const index_t tokens = a.size(0) / out[0].size(0);
   for (std::size_t k = 0; k < most_matrices; ++k) {
-    const Tensor& of = b[std::min(k, b.size() - 1)];
-    body.b[k].at = global<const T>(of), body.b[k].column = of.strides()[1];
-    if (k < bias.size()) body.b[k].bias = global<const T>(bias[k]);
-    body.b[k].end = k == 0 ? of.size(1) : body.b[k - 1].end + (k < b.size() ? of.size(1) : 0);
+    const std::size_t last = std::min(k, b.size() - 1);
+    if (k == last) body.columns += b[k].size(1);
+    const Strides& to = out[last].strides();
+    body.b[k] = {.at = global<const T>(b[last]),
+        .bias = global<const T>(last < bias.size() ? bias[last] : Tensor()),
+        .out = global<T>(out[last]),
+        .column = b[last].strides()[1],
+        .end = body.columns,
+        .out_row = *step_of_rows(out[last], tokens),
+        .head = to[1],
+        .token = out[last].size(2) > tokens ? to[2] : 0};
   }
+  body.head_dim = {out[0].size(3), body.columns};
   launch_kernel(body, {.blocks = blocks_for(body.columns, Body::warps)});
 }
 
-// out [m n] = alpha a [m k] b [k n] (+ bias [n]), where b are adjacent matrices, with a bias each or none. before:
+// out [b h t d] = alpha a [b t, k] b [k, h d] (+ bias [h d]) for each of b, as Kernels::matmul_beside writes them. before:
 // null, or out is gelu of these sums, which go to `before`. Returns false, with nothing done, for more rows, for dtypes
 // other than f16, bf16 and f32, and if rows of a or columns of b do not begin at 16 bytes.
 bool multiply_few_rows(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias, double alpha,
-    const Tensor* before, const Tensor& out) {
-  if (out.rank() != 2 || out.numel() == 0 || out.size(0) > most_few_rows || b.size() > most_matrices) return false;
-  return visit_real("matmul", out.dtype(), [&]<class T>(Type<T>) {
+    const Tensor* before, std::span<const Tensor> out, const Tensor& row) {
+  if (a.numel() == 0 || a.size(0) > most_few_rows || b.size() > most_matrices) return false;
+  return visit_real("matmul", a.dtype(), [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, double>) {
       return false;
     } else {
-      bool fits = a.size(1) > 0 && a.size(1) % pack_size<T> == 0 && rows_in_packs<T>(a, 1) && out.strides()[1] == 1 &&
-                  (!before || before->strides() == out.strides());
+      bool fits = a.size(1) % pack_size<T> == 0 && rows_in_packs<T>(a, 1);
       for (const Tensor& each : b) fits = fits && rows_in_packs<T>(each, 0);
       for (const Tensor& each : bias) fits = fits && each.is_contiguous();
+      for (const Tensor& each : out)
+        fits = fits && each.numel() > 0 && each.strides()[3] == 1 && step_of_rows(each, a.size(0) / each.size(0));
       if (fits)
-        out.size(0) == 1 ? launch_few_rows<T, 1>(a, b, bias, alpha, before, out)
-                         : launch_few_rows<T, int(most_few_rows)>(a, b, bias, alpha, before, out);
+        a.size(0) == 1 ? launch_few_rows<T, 1>(a, b, bias, alpha, before, out, row)
+                       : launch_few_rows<T, int(most_few_rows)>(a, b, bias, alpha, before, out, row);
       return fits;
     }
   });
@@ -178,8 +201,9 @@ std::optional<Tensor> one_below_the_other(const Tensor& x) {
 
 bool multiply_few_rows(
     const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor* before, const Tensor& out) {
-  const std::span<const Tensor> biases(bias, bias ? 1 : 0);
-  return a.rank() == 2 && b.rank() == 2 && gpu::multiply_few_rows(a, {&b, 1}, biases, alpha, before, out);
+  if (a.rank() != 2 || b.rank() != 2 || (before && before->strides() != out.strides())) return false;
+  const Tensor heads = out.view({out.size(0), 1, 1, out.size(1)}, {out.strides()[0], 0, 0, out.strides()[1]});
+  return gpu::multiply_few_rows(a, {&b, 1}, {bias, bias ? 1u : 0u}, alpha, before, {&heads, 1}, {});
 }
 
 // A product of one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. Returns false
@@ -232,12 +256,9 @@ void CudaKernels::matmul_gelu(
   Kernels::matmul_gelu(a, b, bias, before, out);
 }
 
-Tensor CudaKernels::matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias) {
-  if (a.size(0) > gpu::most_few_rows) return {};
-  index_t columns = 0;
-  for (const Tensor& each : b) columns += each.size(1);
-  const Tensor out = Tensor::like(a, {a.size(0), columns});
-  return gpu::multiply_few_rows(a, b, bias, 1, nullptr, out) ? out : Tensor();
+bool CudaKernels::matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias,
+    std::span<const Tensor> out, const Tensor& row) {
+  return gpu::multiply_few_rows(a, b, bias, 1, nullptr, out, row);
 }
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {

@@ -106,7 +106,9 @@ class DualKernels final : public CudaKernels {
     K::matmul_gelu(a, b, bias, before, out);
   }
   bool makes_terms() const override { return false; }
-  T matmul_beside(const T&, std::span<const T>, std::span<const T>) override { return {}; }
+  bool matmul_beside(const T&, std::span<const T>, std::span<const T>, std::span<const T>, const T&) override {
+    return false;
+  }
   void matmul_row_sums(const T& a, const T& b, const T& out, const T& sums) override {
     K::matmul_row_sums(a, b, out, sums);
   }

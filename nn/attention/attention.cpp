@@ -64,10 +64,13 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
 }
 
 // A GPU computes one large product instead of three.
-std::array<Tensor, 3> Attention::project(const Tensor& x) const {
+std::array<Tensor, 3> Attention::project(const Tensor& x, AttentionCache* cache) const {
   if (x.device().is_gpu()) {
     const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
-    return project_heads(x, both(query_), both(key_), both(value_), options_.heads);
+    const std::array by{both(query_), both(key_), both(value_)};
+    std::array<Tensor, 3> kept;
+    if (cache) kept = cache->project(options_.layer, x, by, options_.heads);
+    return kept[0].defined() ? kept : project_heads(x, by[0], by[1], by[2], options_.heads);
   }
   const index_t dim = query_.weight().size(0) / options_.heads;
   const auto of = [&](const Linear& layer) { return by_head(layer(x), layer.weight().size(0) / dim); };
@@ -78,7 +81,7 @@ Tensor Attention::operator()(
     const Tensor& input, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   const Tensor x = probe("x", input);
-  const auto [query, key, value] = project(x);
+  const auto [query, key, value] = project(x, cache);
   AttendInputs inputs{x, query, key, value, sequence};
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};

@@ -30,6 +30,10 @@ struct AttentionOptions {
 // Keys, values and inputs of earlier tokens, by layer (nn/decoding.h).
 struct AttentionCache {
   virtual ~AttentionCache() = default;
+  // Returns queries, keys and values of x if their product can write the last two into the cache; else undefined ones.
+  virtual std::array<Tensor, 3> project(index_t, const Tensor&, const std::array<Projection, 3>&, index_t) {
+    return {};
+  }
   // Appends x, keys and values to the cache, and returns the output [b h t d] of the new queries.
   virtual Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) = 0;
 };
@@ -55,7 +59,7 @@ class Attention final : public Module {
   std::string explain(Device device, DType dtype, index_t sequences, index_t length, bool causal = true) const;
   const Stages& stages() const { return stages_; }
   // Returns queries [b h t d], keys and values [b g t d] of x [b t c].  (Vaswani et al. 2017, section 3.2.2)
-  std::array<Tensor, 3> project(const Tensor& x) const;
+  std::array<Tensor, 3> project(const Tensor& x, AttentionCache* cache = nullptr) const;
 
  private:
   AttentionOptions options_;

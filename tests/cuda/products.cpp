@@ -69,7 +69,7 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
         const Tensor a = random_contiguous({rows, 2 * depth}, dtype, 1);
         const auto first = [&](const Tensor& x) { return raw::slice(x, 1, 0, depth); };  // rows that are not contiguous
         std::vector<Tensor> matrices, biases, columns;
-        for (const index_t width : {7, 1, 130}) {
+        for (const index_t width : {21, 7, 126}) {
           const auto seed = static_cast<std::uint64_t>(width);
           matrices.push_back(random_contiguous({width, depth}, dtype, 2 + seed));
           biases.push_back(random_contiguous({width}, dtype, 3 + seed));
@@ -80,14 +80,28 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
         for (std::size_t k = 0; k < matrices.size(); ++k)
           factors.push_back(raw::transpose(on_gpu(matrices[k]))), shifts.push_back(on_gpu(biases[k]));
         const Tensor left = first(on_gpu(a));
-        const std::uint64_t before = launches();
-        const Tensor all = kernels(left).matmul_beside(left, factors, shifts);
-        CHECK(launches() - before == (taken ? 1 : 0));
-        CHECK(all.defined() == taken);
-        index_t begin = 0;
-        for (std::size_t k = 0; all.defined() && k < columns.size(); begin += columns[k++].size(1))
-          expect_close(
-              raw::slice(all, 1, begin, begin + columns[k].size(1)).to_vector(), columns[k].to_vector(), dtype, depth);
+        // Rows are tokens of heads of 7 in one tensor, or one token of each sequence, the third of five.
+        for (const bool kept : {false, true}) {
+          std::vector<Tensor> made, rows_made;
+          for (const Tensor& each : columns) {
+            const index_t heads = each.size(1) / 7;
+            made.push_back(kept ? Tensor::zeros({rows, heads, 5, 7}, dtype, left.device())
+                                : Tensor::zeros({1, rows, heads, 7}, dtype, left.device()));
+            if (!kept) made.back() = raw::permute(made.back(), {0, 2, 1, 3});
+            rows_made.push_back(kept ? raw::slice(made.back(), 2, 2, 3) : raw::permute(made.back(), {0, 2, 1, 3}));
+          }
+          const Tensor third = on_gpu(Tensor::of({2}, {1}, DType::i64));
+          const std::uint64_t before = launches();
+          CHECK(kernels(left).matmul_beside(left, factors, shifts, made, kept ? third : Tensor()) == taken);
+          CHECK(launches() - before == (taken ? 1 : 0));
+          for (std::size_t k = 0; taken && k < columns.size(); ++k) {
+            expect_close(rows_made[k].to_vector(), columns[k].to_vector(), dtype, depth);
+            double others = 0;
+            for (const double number : raw::slice(made[k], 2, kept ? 3 : rows, made[k].size(2)).to_vector())
+              others += std::abs(number);
+            CHECK(others == 0);
+          }
+        }
         const Tensor one = raw::matmul(left, factors[2], 0.5, &shifts[2]);
         expect_close(one.to_vector(), raw::matmul(first(a), raw::transpose(matrices[2]), 0.5, &biases[2]).to_vector(),
             dtype, depth);

@@ -2,7 +2,7 @@
 
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
-#include "nn/transformer.h"
+#include "nn/decoding.h"
 #include "tests/support/device.h"
 
 using namespace whence;
@@ -36,6 +36,16 @@ template <class F> Both launches_of_training(const std::vector<Tensor>& leaves, 
   return both;
 }
 
+// Without copies from and to the CPU.
+template <class F> std::uint64_t launches_in(const F& f) {
+  gpu::emulator::reset_counters();
+  f();
+  std::uint64_t launches = 0;
+  for (const auto& [name, counted] : gpu::emulator::counters())
+    if (!name.starts_with("copy from cpu") && !name.starts_with("copy to cpu")) launches += counted.launches;
+  return launches;
+}
+
 std::uint64_t launches_of_step(const std::string& scheme, index_t layers, index_t batch, const std::string& executor) {
   TransformerOptions options;
   options.vocabulary = 16, options.dim = 32, options.heads = 2, options.layers = layers, options.length = 16;
@@ -47,12 +57,7 @@ std::uint64_t launches_of_step(const std::string& scheme, index_t layers, index_
   const auto step = [&] { backward(cross_entropy_sum(model(tokens), tokens)); };
   step();
   for (const auto& parameter : model.parameters()) clear_gradient(parameter.tensor);
-  gpu::emulator::reset_counters();
-  step();
-  std::uint64_t launches = 0;
-  for (const auto& [name, counted] : gpu::emulator::counters())
-    if (!name.starts_with("copy from cpu") && !name.starts_with("copy to cpu")) launches += counted.launches;
-  return launches;
+  return launches_in(step);
 }
 
 std::uint64_t launches_per_layer(const std::string& scheme, index_t batch, const std::string& executor = "reference") {
@@ -60,6 +65,21 @@ std::uint64_t launches_per_layer(const std::string& scheme, index_t batch, const
 }
 
 }  // namespace
+
+// Of one token, as its graph has them.
+std::uint64_t launches_of_token(const std::string& scheme, index_t layers) {
+  const NoGrad values_only;
+  TransformerOptions options;
+  options.vocabulary = 16, options.dim = 32, options.heads = 2, options.layers = layers, options.length = 16;
+  options.scheme = scheme;
+  Transformer model(options);
+  model.to(DType::bf16);
+  model.to(Device::cuda(0));
+  Decoding decoding(model, 16);
+  const Tensor token = Tensor::zeros({1, 1}, DType::i64);
+  for (int n = 0; n < 2; ++n) (void)decoding(token);
+  return launches_in([&] { (void)decoding(token); });
+}
 
 TEST_CASE("emulator: a layer is one product, its backward two; two layers with GELU between are two, and four") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -126,4 +146,10 @@ TEST_CASE("launches: in tiles a layer takes 25, with ALiBi's table too, with CoP
   CHECK(launches_per_layer("alibi", 2, "auto") == 25);
   CHECK(launches_per_layer("alibi", 8, "tiled") == 25);
   CHECK(launches_per_layer("cope", 2, "auto") == 29);
+}
+
+TEST_CASE("launches: a layer of a decoded token takes 7") {
+  const auto per_layer = [](const char* scheme) { return launches_of_token(scheme, 2) - launches_of_token(scheme, 1); };
+  CHECK(per_layer("none") == 7);
+  CHECK(per_layer("alibi") == 7);
 }
