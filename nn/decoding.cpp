@@ -36,7 +36,7 @@ struct Cache final : AttentionCache {
   Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) override {
     CachedLayer& mine = layers[static_cast<std::size_t>(layer)];
     const index_t rows = inputs.query.size(2);
-    inputs.x = stages.read_x() ? append(mine.x, inputs.x) : Tensor();
+    inputs.x = stages.reads_x() ? append(mine.x, inputs.x) : Tensor();
     inputs.key = append(mine.key, inputs.key), inputs.value = append(mine.value, inputs.value);
     const auto is_local = [](const PositionalScheme* scheme) { return scheme->claims().row_local; };
     if (std::ranges::all_of(stages.schemes, is_local)) return whence::attend(inputs, stages, wanted);

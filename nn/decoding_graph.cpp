@@ -68,7 +68,7 @@ struct GraphCache final : AttentionCache {
       from.push_back(std::exchange(added, buffer).detach()), to.push_back(buffer);
     };
     keep(mine.key, inputs.key), keep(mine.value, inputs.value);
-    if (stages.read_x())
+    if (stages.reads_x())
       keep(mine.x, inputs.x);
     else
       inputs.x = {};

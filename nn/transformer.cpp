@@ -105,7 +105,7 @@ Residual Block::operator()(
   const auto attention = [&](const Tensor& from) { return attention_(from, sequence, pass, cache); };
   const auto mlp = [&](const Tensor& from) { return dropout_(mlp_(from, pass), pass); };
   if (place_ == NormPlace::after) {
-    const Tensor attended = norm1_.of_sum({given.x, attention(given.x)}).normed;
+    const Tensor x = given.sum(), attended = norm1_.of_sum({x, attention(x)}).normed;
     return {probe("residual", norm2_.of_sum({attended, mlp(attended)}).normed)};
   }
   const auto [x, normed] = norm1_.of_sum(given);

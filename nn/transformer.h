@@ -38,8 +38,9 @@ struct TransformerOptions {
   double dropout = 0;            // in [0, 1), on embedding, attention's output and MLP's output, in training
   double pattern_dropout = 0;    // on the attention patterns
   double hidden_dropout = 0;     // inside the MLP
-  // Backward computes each block again instead of saving its intermediates: the same bits, less memory, the time of one
-  // more forward pass (nn/recomputed_layers.cpp; a build without it saves them).
+  // Backward computes each block again instead of saving its intermediates: less memory, the time of one more forward
+  // pass, and the same bits on the CPU. A GPU rounds the stream's gradient between blocks once more
+  // (nn/recomputed_layers.cpp; a build without it saves the intermediates).
   bool recompute_layers = false;
 };
 
@@ -50,9 +51,9 @@ class Block final : public Module {
  public:
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared);
-  // x [b t c] in the parameters' dtype -> [b t c]
+  // The residual stream [b t c] before the block, in the parameters' dtype -> after it.
   [[nodiscard]] Residual operator()(
-      const Residual& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
+      const Residual& given, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
   const Norm& norm1() const { return norm1_; }
   const Norm& norm2() const { return norm2_; }

@@ -153,9 +153,9 @@ class Kernels {
   // Copies from[k] into to[k], for each k.
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
-  // out [b h t d] = a [b t, k] b [k, h d] (+ bias [h d]), for each k; bias is given for each or for none. With a row, i64
-  // [1], an out of more than these t tokens gets them from that row on. Returns false, with nothing done, if
-  // concatenating the matrices and multiplying once is as fast.
+  // out [b h t d] = a [b t, k] b [k, h d] (+ bias [h d]) for each matrix b; all or none have a bias. row (may be
+  // undefined): i64 [1]; an out of more than these t tokens gets them from that token on. Returns false, with nothing
+  // done, if concatenating the matrices and multiplying once is as fast.
   virtual bool matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias,
       std::span<const Tensor> out, const Tensor& row);
   // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A fused implementation (a

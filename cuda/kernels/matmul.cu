@@ -24,13 +24,12 @@ namespace {
 constexpr index_t most_few_rows = 4;
 constexpr std::size_t most_matrices = 3;
 
-// A matrix by its columns, which are those of all matrices up to `end`, and its result [b h t d], a row of heads for each
-// row of a.
+// A matrix by its columns, and its result [b h t d], a row of heads for each row of a.
 template <class T> struct Columns {
   Global<const T> at, bias;  // bias: or null
   Global<T> out;
-  index_t column;  // stride of columns
-  index_t end;
+  index_t column;                // stride of columns
+  index_t end;                   // of its columns among those of all matrices
   index_t out_row, head, token;  // strides of the result; token: 0 if its rows begin at the first token
 };
 
@@ -128,7 +127,7 @@ void launch_few_rows(const Tensor& a, std::span<const Tensor> b, std::span<const
   launch_kernel(body, {.blocks = blocks_for(body.columns, Body::warps)});
 }
 
-// out [b h t d] = alpha a [b t, k] b [k, h d] (+ bias [h d]) for each of b, as Kernels::matmul_beside writes them. before:
+// out [b h t d] = alpha a [b t, k] b [k, h d] (+ bias [h d]) for each matrix b, as Kernels::matmul_beside says. before:
 // null, or out is gelu of these sums, which go to `before`. Returns false, with nothing done, for more rows, for dtypes
 // other than f16, bf16 and f32, and if rows of a or columns of b do not begin at 16 bytes.
 bool multiply_few_rows(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias, double alpha,

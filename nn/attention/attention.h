@@ -27,14 +27,16 @@ struct AttentionOptions {
   Init bias_init = Init::zeros();
 };
 
-// Keys, values and inputs of earlier tokens, by layer (nn/decoding.h).
+// Keys and values of earlier tokens, and inputs for schemes that read them, by layer (nn/decoding.h).
 struct AttentionCache {
   virtual ~AttentionCache() = default;
-  // Returns queries, keys and values of x if their product can write the last two into the cache; else undefined ones.
-  virtual std::array<Tensor, 3> project(index_t, const Tensor&, const std::array<Projection, 3>&, index_t) {
+  // Returns the queries [b h t d] of x [b t c], and all keys and values, among which the product has written those of x;
+  // undefined tensors if none can. by: of queries, keys and values
+  virtual std::array<Tensor, 3> project(
+      [[maybe_unused]] index_t layer, const Tensor&, const std::array<Projection, 3>&, [[maybe_unused]] index_t heads) {
     return {};
   }
-  // Appends x, keys and values to the cache, and returns the output [b h t d] of the new queries.
+  // Appends x, keys and values to the cache unless it has them, and returns the output [b h t d] of the new queries.
   virtual Tensor attend(index_t layer, AttendInputs inputs, const Stages& stages, const AttendPlan& wanted) = 0;
 };
 
@@ -58,7 +60,8 @@ class Attention final : public Module {
   // bf16 on the CPU)".
   std::string explain(Device device, DType dtype, index_t sequences, index_t length, bool causal = true) const;
   const Stages& stages() const { return stages_; }
-  // Returns queries [b h t d], keys and values [b g t d] of x [b t c].  (Vaswani et al. 2017, section 3.2.2)
+  // Returns queries [b h t d], keys and values [b g t d] of x [b t c], or what a cache returns.  (Vaswani et al. 2017,
+  // section 3.2.2)
   std::array<Tensor, 3> project(const Tensor& x, AttentionCache* cache = nullptr) const;
 
  private:

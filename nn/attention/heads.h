@@ -11,7 +11,8 @@ namespace whence {
 
 // Returns x, [b j c]. Error if attention runs on bare queries, keys and values.
 [[nodiscard]] inline const Tensor& layer_input(const char* scheme, const AttendContext& context) {
-  if (!context.x.defined()) fail(scheme, "no layer input given; x [batch, key, dim] required, and Claims::reads_x");
+  if (!context.x.defined())
+    fail(scheme, "no layer input given; x [batch, key, dim] required; in decoding, Claims::reads_x too");
   return context.x;
 }
 

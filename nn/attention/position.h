@@ -25,7 +25,9 @@ namespace whence {
 
 // The data of one attention that schemes see.
 struct AttendContext : Sequence {
-  Tensor x;                  // [b j c], the layer's input; undefined if attention runs on bare queries, keys and values
+  // [b j c], the layer's input; undefined if attention runs on bare queries, keys and values, and in decoding if no
+  // scheme claims to read it
+  Tensor x;
   Tensor query, key, value;  // [b h i d], [b g j d], [b g j d]; query and key rotated if a scheme rotates
   Tensor unrotated_query;    // [b h i d]
   Tensor content_scores;     // [b h i j], scale q.k, or the result of stage 3: the papers' S, before biases
@@ -88,7 +90,7 @@ struct EmbedsTokens {
 };
 struct RotatesQueryKey {
   virtual ~RotatesQueryKey() = default;
-  // [b h i d], [b g j d]: replaces both by the rotated ones. `context` has x and positions, and no scores.
+  // [b h i d], [b g j d]: replaces both by the rotated ones. `context` has positions, x if claimed, and no scores.
   virtual void rotate(Tensor& query, Tensor& key, const AttendContext& context) const = 0;
 };
 struct ScoresPairs {  // replaces q.k / sqrt(d)

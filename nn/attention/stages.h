@@ -62,7 +62,8 @@ struct Stages {
   void enter_moved(const Stages& inner, const MovesPositions& mover);  // all stages of `inner`, at moved positions
   void see_within(index_t keys) { window = narrower(window, keys); }   // REQUIRES: keys >= 0; 0: any
 
-  bool read_x() const {  // the layer's input
+  // True if a scheme reads the layer's input.
+  bool reads_x() const {
     return std::ranges::any_of(schemes, [](const PositionalScheme* each) { return each->claims().reads_x; });
   }
 

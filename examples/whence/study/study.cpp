@@ -39,7 +39,7 @@ void declare(Fields& line, ModelChoice& choice) {
       .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
       .choice("executor", &choice.executor, executor_names(), {"how attention is computed"})
       .flag("recompute-layers", &choice.recompute_layers,
-          {"backward computes each layer again: the same bits from less memory, a forward pass more per step"});
+          {"backward computes each layer again: less memory, a forward pass more per step, the same bits on the CPU"});
 }
 
 void follow(const Fields& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after) {

@@ -4,7 +4,6 @@
 
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
-#include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -26,7 +25,7 @@ struct SumOfSchemes final : Module {
   using Module::child;
 };
 
-// Makes x even if no scheme reads it. make(shape, name) returns an operand.
+// make(shape, name) returns an operand.
 template <class Make>
 AttendInputs all_inputs(const BareAttention& scheme, index_t batch, index_t length, const Make& make) {
   const SchemeSizes& sizes = scheme.sizes();
@@ -34,13 +33,13 @@ AttendInputs all_inputs(const BareAttention& scheme, index_t batch, index_t leng
       by_key_head{batch, sizes.key_heads(), length, sizes.head_dim()};
   AttendInputs inputs;
   inputs.sequence = Sequence::run(length);
-  inputs.x = make({batch, length, sizes.dim}, "x");
+  if (scheme.reads_x()) inputs.x = make({batch, length, sizes.dim}, "x");
   if (!scheme.attends()) return inputs;
   inputs.query = make(by_head, "q"), inputs.key = make(by_key_head, "k"), inputs.value = make(by_key_head, "v");
   return inputs;
 }
 
-// Operands of a few tokens on the planned device. A trial there shows names and graphs, and takes no memory.
+// Operands of a few tokens on the planned device. A trial there shows names, and takes no memory.
 AttendInputs planned_inputs(const BareAttention& scheme) {
   return all_inputs(scheme, 1, std::min<index_t>(scheme.sizes().length, 3),
       [](const Shape& shape, const char*) { return Tensor::empty(shape, DType::f64, Device::planned(Device::cpu())); });
@@ -154,7 +153,6 @@ AttendInputs random_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype) {
   AttendInputs inputs = all_inputs(scheme, batch, length,
       [&](const Shape& shape, const char* purpose) { return drawn(shape, seed, purpose, dtype); });
-  if (!scheme.reads_x()) inputs.x = {};
   return inputs;
 }
 

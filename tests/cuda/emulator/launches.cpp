@@ -36,7 +36,7 @@ template <class F> Both launches_of_training(const std::vector<Tensor>& leaves, 
   return both;
 }
 
-// Without copies from and to the CPU.
+// Returns the launches of f, without copies from and to the CPU.
 template <class F> std::uint64_t launches_in(const F& f) {
   gpu::emulator::reset_counters();
   f();
@@ -64,9 +64,7 @@ std::uint64_t launches_per_layer(const std::string& scheme, index_t batch, const
   return launches_of_step(scheme, 2, batch, executor) - launches_of_step(scheme, 1, batch, executor);
 }
 
-}  // namespace
-
-// Of one token, as its graph has them.
+// Returns the launches of a decoded token, as its graph has them.
 std::uint64_t launches_of_token(const std::string& scheme, index_t layers) {
   const NoGrad values_only;
   TransformerOptions options;
@@ -80,6 +78,8 @@ std::uint64_t launches_of_token(const std::string& scheme, index_t layers) {
   for (int n = 0; n < 2; ++n) (void)decoding(token);
   return launches_in([&] { (void)decoding(token); });
 }
+
+}  // namespace
 
 TEST_CASE("emulator: a layer is one product, its backward two; two layers with GELU between are two, and four") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {

@@ -85,12 +85,12 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
   CHECK((record.at("subject") == "selective_copy" && record.at("options").at("tokens") == 4));
 }
 
-TEST_CASE("train: a run goes on with --recompute-layers, to the same bits") {
+TEST_CASE("train: a run goes on with --recompute-layers, to the same bits on the CPU") {
   const Scratch scratch("train-recompute");
   const std::string out = scratch / "run";
   (void)done(task + model +
-             " --steps 4 --save-every 2 --keep-checkpoints 0 --accumulate 3 --dropout 0.1 --precision f16 --scheme "
-             "'cope + t5' --out " +
+             " --steps 4 --save-every 2 --keep-checkpoints 0 --accumulate 3 --dropout 0.1 --precision f16 --device cpu "
+             "--scheme 'cope + t5' --out " +
              out);
   const std::string log = log_without_times(out), weights = text_of(out + "/weights.safetensors");
   fs::remove_all(out + "/checkpoints/step-000004");
