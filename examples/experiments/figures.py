@@ -180,11 +180,12 @@ def main(words: list[str] | None = None) -> int:
     (first, trace), *others = traces.items()
     figure = side_by_side(traces) if others else network(trace, options.layer) if options.show == "network" else maps(
         trace, options.show, options.layer, options.head, gradient=options.gradient, marks=separators(runs[first].tokens(**where)))
-    figure.savefig(options.out)
+    figure.savefig(options.out, metadata={"Date": None} if options.out.endswith(".svg") else None)  # the same bytes each time
     print(f"written: {options.out}")
     return 0
 
 
 if __name__ == "__main__":
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "whence"
     sys.exit(main())

@@ -52,7 +52,7 @@ GUESS = "best guess"  # the last method, which needs no model
 BLANK = dict(note="", measure="", reads="", task="", vary=[], schemes=[], same_tokens=False, higher_is_better=False, accuracy=False, sizes="",
              presets=("mini", "deep", "small", "paper"), mini={}, deep={}, small={}, paper={}, columns={}, rows=[], better=[], run=[],
              ours=False)
-PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3}
+PRESET = {"set": "", "also": "", "why": "", "because": "", "schemes": [], "tasks": [], "seeds": 3, "curve": ""}  # curve: a file for its validations
 COLUMN = {"task": "", "set": "", "times": 0, "step": 0}  # the source of its numbers: test set, times the training length, validation; or axes
 
 
@@ -218,8 +218,11 @@ def by_chance(found: pd.DataFrame) -> str:
             f"{still_not} do not.")
 
 
-def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
-    """Our numbers next to the paper's, of the methods `only` if there are any, and the verdicts."""
+BESIDE = "method", "column", "ours, mean (s.d.)", "seeds", "paper"
+
+
+def beside(table: SimpleNamespace, record: SimpleNamespace, only: list[str] | None = None) -> list[tuple]:
+    """Our numbers next to the paper's, of the methods `only` if there are any."""
     rows, digits = [], {"perplexity": 3, "bits per byte": 4}.get(record.facts.get("measure"), 2)
     for method, column in itertools.product([*(only or table.methods), GUESS], table.columns):
         ours, printed = list(record.numbers.get((method, column), {}).values()), table.printed.get((method, column))
@@ -227,8 +230,12 @@ def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> s
             mean = f"{np.mean(ours):.{digits}f}" + (f" ({np.std(ours, ddof=1):.{digits}f})" if len(ours) > 1 else "") if ours else "-"
             paper = exact(printed[0]) + ("" if math.isnan(printed[1]) else f" ({exact(printed[1])})") if printed else "-"
             rows.append((method, lengths(table, record, [column]), mean, "-" if method == GUESS else len(ours), paper))
-    text = f'{pd.DataFrame(rows, columns=["method", "column", "ours, mean (s.d.)", "seeds", "paper"]).to_string(index=False)}\n'
-    found = judged(table, record)
+    return rows
+
+
+def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
+    """The same as text, and the verdicts."""
+    text, found = f"{pd.DataFrame(beside(table, record, only), columns=BESIDE).to_string(index=False)}\n", judged(table, record)
     text += f"\n{found.drop(columns=['p', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
     return "\n".join([text, *record.printed])
 
@@ -296,6 +303,14 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
         page += "".join(f"\nNot recorded yet: {name}, {papers.tables[name].what}.\n"
                         for name in names if papers.tables[name].kind != "not made" and not kept[name])
         page += "".join(f"\nNot made: {name}, {papers.tables[name].what}. {papers.tables[name].note}\n" for name in missing)
+    for record in (record for record in records.values() if record is not kept.get(record.table)):
+        table, at, facts = papers.tables[record.table], papers.tables[record.table].presets[record.preset], record.facts
+        page += (f"\n## {record.table} at preset {record.preset}\n\n{table.what}. {at['why']} {time_text(seconds_of(record))} on two cores, "
+                 f"{facts.get('date', '')[:10]}. Its verdicts stand apart from those above, and need three seeds.\n\n")
+        page, found = page + markdown(" | ".join(BESIDE), beside(table, record)), judged(table, record)
+        if len(found):
+            page += "\n" + markdown("comparison | column | verdict", zip(found.better + " over " + found.worse, found.column, found.verdict))
+        page += f"\n![validations]({facts['figure']})\n" if "figure" in facts else ""
     return page
 
 
@@ -370,6 +385,14 @@ def machine_of(device: str) -> tuple[str, str]:
     return machine, next((name for name in ("avx512", "avx2") if name in facts["build"].lower().replace("-", "")), "plain")
 
 
+def seconds_in(folder: pathlib.Path) -> float:
+    """Seconds of a run. In one that was resumed, and so lay still, each interval of the log counts at most twice the median."""
+    intervals = np.diff([line["seconds"] for line in lab.lines_of(folder / "metrics.jsonl") if "loss" in line], prepend=0)
+    if np.all(intervals >= 0):
+        return (folder / "results.jsonl").stat().st_mtime - (folder / "run.json").stat().st_mtime
+    return float(np.clip(intervals, 0, 2 * np.median(intervals)).sum())
+
+
 def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> SimpleNamespace:
     """Trains unfinished runs, and returns the record."""
     record, (machine, vectors) = blank_record(table.name, options.preset), machine_of(options.device)
@@ -378,7 +401,7 @@ def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namesp
         runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
         measure, record.numbers = measured(table, runs)
         done, failed = [pathlib.Path(folder) for folder in runs.folder[runs.state == "done"]], runs[runs.state != "done"]
-        seconds = sum((folder / "results.jsonl").stat().st_mtime - (folder / "run.json").stat().st_mtime for folder in done)
+        seconds = sum(map(seconds_in, done))
         threads = max(1, os.cpu_count() // min(options.jobs or os.cpu_count(), len(runs)))
         print("".join(f"{run.folder}: {run.state}\n" for run in failed.itertuples()), end="", file=sys.stderr)
         facts = {"text": f"{pathlib.Path(more['data']).name}, SHA-256 {runs.wanted.iloc[0]['data']}" if table.reads else "",
@@ -387,8 +410,8 @@ def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namesp
     return record
 
 
-def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str]) -> int:
-    """Prints differences from a record of the same table. Returns 1 if they should be equal."""
+def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str], drawn: pathlib.Path) -> int:
+    """Prints differences from a record of the same table, of the numbers and of a figure in the folder `drawn`. Returns 1 if numbers should be equal."""
     said = lambda record, cell: " ".join(map(exact, record.numbers.get(cell, {}).values())) or "nothing"
     differ = [cell for cell in {**then.numbers, **now.numbers} if (cell in now.numbers or not rows or cell[0] in rows)
               and said(now, cell) != said(then, cell)]
@@ -396,7 +419,11 @@ def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str]) -> int
     comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
     print(f"{now.table}: " + ("other numbers than recorded, of the same vectors" if differ and comparable else
                               "recorded with other vectors or of another text: cannot be compared" if differ else
-                              f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"))
+                              f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit" if now.numbers else
+                              "no number is recorded"))
+    if (figure := then.facts.get("figure", "")) and (PAPERS / figure).is_file():
+        same = (drawn / figure).is_file() and (drawn / figure).read_bytes() == (PAPERS / figure).read_bytes()
+        print(f"{now.table}: {figure} is " + ("as recorded, byte for byte" if same else "not as recorded; another matplotlib draws other bytes, too"))
     return int(bool(differ) and comparable)
 
 
@@ -433,15 +460,26 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     if table.methods:
         print(f"\n{shown(table, record, options.row)}", flush=True)
     codes = commanded(table, record, runs.folder.iloc[0] if len(runs) else "", options, out)
+    if curve := table.presets.get(options.preset, PRESET)["curve"]:
+        lab.learning(lab.curves(runs), "validation").savefig(out / curve, metadata={"Date": None})
+        record.facts["figure"] = curve
     record.facts["core-seconds"] = f"{2 * (seconds_of(record) + (time.time() - began) * bool(table.run)):.1f}"
     if options.record and ("failed" in record.facts or any(codes)):
         print("not recorded: runs or commands failed")
     elif options.record:
         there = read_records(options.record / "recorded.jsonl") if (options.record / "recorded.jsonl").exists() else {}
+        kept = there.get((record.table, record.preset)) if options.row else None
+        if kept and any(kept.facts.get(name) != record.facts.get(name) for name in ("lab", "vectors", "text")):
+            raise Refused(f"--row: rows given that were not made as those in {options.record}; all rows required")
+        if kept:
+            record.facts["core-seconds"] = f"{2 * seconds_of(record, SimpleNamespace(facts=kept.facts)):.1f}"
+            record.numbers = kept.numbers | record.numbers
         write_records(options.record, papers, {**there, (record.table, record.preset): record})
         if (figure := out / record.facts.get("figure", "")).is_file():
             shutil.copy(figure, options.record)
-    return max([checked(record, then, options.row) if then else 0, int("failed" in record.facts or any(codes))])
+    if any(codes):
+        print(f"{table.name}: a command failed")
+    return max([checked(record, then, options.row, out) if then else 0, int("failed" in record.facts or any(codes))])
 
 
 def planned(papers: SimpleNamespace, name: str, options: argparse.Namespace, then: SimpleNamespace | None) -> tuple:
@@ -488,9 +526,8 @@ def reproduce(options: argparse.Namespace) -> int:
     every = [name for name, table in papers.tables.items() if options.preset in table.presets or (table.run and not table.presets)]
     names = dict.fromkeys(each for name in options.names for each in (every if name == "all" else [name]))
     tables = [planned(papers, name, options, records.get((name, options.preset))) for name in names]
-    if not tables or (options.row and options.record):
-        raise Refused("no name given; a table or figure of the papers required; --list shows them" if not tables else
-                      "--row: given; a table that is printed required; --record keeps whole ones")
+    if not tables:
+        raise Refused("no name given; a table or figure of the papers required; --list shows them")
     if options.recorded:
         print("\n".join(f"{table.name}: {table.what} ({table.place})\n{shown(table, then, options.row)}" for table, _, _, then in tables))
         return 0
@@ -506,7 +543,7 @@ def main(words: list[str] | None = None) -> int:
     add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
     add("--preset", default="mini", choices=BLANK["presets"], help="mini for a laptop, deep for an hour, small for a night, or the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
-    add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated")
+    add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated; --record keeps the others")
     add("--data", default="", help="the text on which language models are trained")
     add("--code", default="", help="a folder or a file on which language models of code are trained")
     add("--set", default="", help='options of train in place of the preset\'s: "steps=300 dim=32"')

@@ -148,8 +148,9 @@ TEST_CASE("launches: in tiles a layer takes 25, with ALiBi's table too, with CoP
   CHECK(launches_per_layer("cope", 2, "auto") == 29);
 }
 
-TEST_CASE("launches: a layer of a decoded token takes 7") {
+TEST_CASE("launches: a layer of a decoded token takes 7, and 7 are made besides") {
   const auto per_layer = [](const char* scheme) { return launches_of_token(scheme, 2) - launches_of_token(scheme, 1); };
   CHECK(per_layer("none") == 7);
   CHECK(per_layer("alibi") == 7);
+  CHECK(launches_of_token("alibi", 2) == 2 * 7 + 7);  // besides: indices and tokens, the last norm, logits
 }

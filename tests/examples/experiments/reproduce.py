@@ -168,6 +168,28 @@ def test_a_table_is_trained_kept_and_checked(ran, tmp_path):
     assert ran(*check)[0] == 1  # a damaged run has no number
 
 
+def test_rows_are_kept_one_by_one_at_the_papers_size(ran, tmp_path):
+    kept, small = tmp_path / "kept", ["--quiet", "--set", SMALL, "--out", tmp_path / "out", "--record", tmp_path / "kept"]
+    command = ["cope/table2-flip_flop", *small, "--preset", "paper", "--seeds"]
+    assert ran("cope/table2-flip_flop", *small, "--seeds", 1)[0] == 0  # the smallest size counts, others stand apart
+    for count, row in enumerate(("CoPE", "RoPE"), 1):
+        assert ran(*command, 1, "--row", row)[0] == 0
+        record = reproduce.read_records(kept / "recorded.jsonl")["cope/table2-flip_flop", "paper"]
+        assert len(record.numbers) == 2 * count + 2 and ("CoPE", "OOD") in record.numbers  # two of the best guess
+    page = (kept / "README.md").read_text().partition("## cope/table2-flip_flop at preset paper")[2]
+    assert "| CoPE over RoPE | In-dist | not decided at this size |" in page and "(flip_flop-paper.svg)" in page, page
+    assert "</svg>" in (kept / "flip_flop-paper.svg").read_text()
+    code, _, error = ran(*command, 2, "--row", "CoPE")
+    assert code == 2 and "all rows required" in error
+
+
+def test_a_figure_is_compared_by_its_bytes(tmp_path, capsys):
+    record = reproduce.blank_record("dape/decay", "deep")
+    record.facts["figure"] = "decay.svg"
+    for folder, words in ((reproduce.PAPERS, "as recorded, byte for byte"), (tmp_path, "decay.svg is not as recorded")):
+        assert reproduce.checked(record, record, [], folder) == 0 and words in capsys.readouterr().out
+
+
 def test_a_text_of_the_users_and_commands(ran, tmp_path):
     text, kept = tmp_path / "code.txt", tmp_path / "kept"
     text.write_text("".join(f"line {k * k} of a text that can be learned\n" for k in range(2000)))
@@ -179,13 +201,15 @@ def test_a_text_of_the_users_and_commands(ran, tmp_path):
     assert code == 0 and " models\n" in said, error
     found = reproduce.read_records(kept / "recorded.jsonl")
     assert [name for name, _ in found] == ["cope/table5-code", "dape/table3"]
+    code, said, _ = ran("dape/table3", "--check", "--records", kept / "recorded.jsonl", "--out", tmp_path / "out")
+    assert code == 0 and said.endswith("dape/table3: no number is recorded\n"), said
     assert any("neox-350m" in line for line in found["dape/table3", "mini"].printed)
 
 
 @pytest.mark.parametrize("words, expected", [
     ("cope/table1", "it cannot be run here"), ("cope/table8", "--data: nothing given"), ("", "no name given"), ("nothing at all", "--list shows them"),
     ("cope/table2", "cope/table2-flip_flop, cope/table2-selective_copy"), ("cope/table3 --row CoPEE", '--row: "CoPEE" given'),
-    ("dape/table2 --row Learned", '--row: "Learned" given'), ("cope/table3 --row CoPE --record kept", "--record keeps whole ones"),
+    ("dape/table2 --row Learned", '--row: "Learned" given'),
     ("cope/table3 --record own", "is no page of records"), ("cope/table3 --preset small --check", "is not recorded"),
     ("cope/table2-flip_flop --seeds 2 --check", "the recorded options"), ("cope/table3 --seeds -1", "0 or more"), ("cope/table3 --set stepz=2", "--stepz"),
     ("--list --records own/none", "none"), ("--list --records /dev/zero", "not a regular file")])
