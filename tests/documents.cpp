@@ -153,12 +153,12 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
   }
   CHECK(rows == 5);  // a head, a rule and three papers
   const std::string cell = R"( \| (\d+))";
-  int sums[4] = {};  // tables and figures, compared, computed, not made
+  int sums[4] = {};  // rows, compared, computed, not made
   for (const auto& row : all_matches(text_of(root / "examples/whence/papers/README.md"),
            R"(^\| [^|]* \(arXiv:[0-9.]+\))" + cell + cell + cell + cell))
     for (int k = 0; k < 4; ++k) sums[k] += std::stoi(row[static_cast<std::size_t>(k) + 1]);
   CHECK(test::has(replaced(readme, "\\s+", " "),
-      to_text("Of their ", sums[0], " tables and figures ", sums[1],
+      to_text("Of their ", sums[0], " tables, figures and statements ", sums[1],
           " are trained again at a laptop's size, on novels and on "
           "our own source in place of the papers' corpora; ",
           sums[2], " are computed, with nothing to compare; ", sums[3],
@@ -189,6 +189,9 @@ TEST_CASE("documents: what the README says of a GPU stands on the newest pages t
                               " thousand tokens/s with ALiBi, ", thousand(1), " with CoPE, ", thousand(2),
                               " with DAPE and ", thousand(3), " with CDAPE")));
   const auto [of_torch, beside] = newest(R"(^\| bf16 \| .* \| ([0-9.]+) \|$)");
+  const auto failed = all_matches(
+      text_of(root / "cuda/README.md"), of_steps + R"(\]\([^)]*\), with\nchanges, (\d+ of \d+ checks failed))");
+  CHECK((failed.size() == 1 && test::has(readme, failed[0][1])));
   CHECK((of_torch == of_steps && test::has(readme, to_text("it is ", beside[0][1], " times PyTorch"))));
 }
 

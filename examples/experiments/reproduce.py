@@ -39,7 +39,7 @@ from lab import Refused
 
 PAPERS = lab.ROOT / "examples/whence/papers"
 RECORDED, FILES = PAPERS / "recorded.jsonl", ("cope.toml", "dape.toml", "dape_v2.toml")  # a file may refer to those before it
-HOLDS, DOES_NOT, OPEN = VERDICTS = ("holds", "does not", "not decided at this size")
+HOLDS, DOES_NOT, OPEN, UNTRAINED = VERDICTS = ("holds", "does not", "not decided at this size", "not trained")
 MEASURES = {**{name: column for column, name in lab.COMPARED.items()}, "Delta-P": "delta_p"}
 KINDS = ("compared", "computed", "not made")
 LARGEST = 150_000  # bytes of a figure that is kept
@@ -172,11 +172,15 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
     return as_seen if p < 0.05 else OPEN, f"Welch's test, {seeds}: {probability(p)}", p
 
 
+def trained_on(table: SimpleNamespace, record: SimpleNamespace, column: str) -> int:
+    """The training length of a column's runs; 0 if none was given."""
+    said = re.findall(r"(?<![\w-])length=(\d+)", record.facts.get("lab", "") or table.presets.get(record.preset, PRESET)["set"])
+    return int(table.columns[column]["at"].get("length") or [0, *said][-1])
+
+
 def lengths(table: SimpleNamespace, record: SimpleNamespace, columns: list[str]) -> str:
     """Our lengths, as trained and the longest tested, beside the paper's columns: "64 to 4 096 bytes (128: 8192 (64x))"."""
-    names, most = " and ".join(columns), max(table.columns[column]["times"] for column in columns)
-    said = re.findall(r"(?<![\w-])length=(\d+)", record.facts.get("lab", "") or table.presets.get(record.preset, PRESET)["set"])
-    trained = int(table.columns[columns[0]]["at"].get("length") or [0, *said][-1])
+    names, most, trained = " and ".join(columns), max(table.columns[column]["times"] for column in columns), trained_on(table, record, columns[0])
     ours = " to ".join(f"{length:,}".replace(",", " ") for length in dict.fromkeys((trained, trained * most)))
     return f"{ours} {'tokens' if '.safetensors' in record.facts.get('text', '') else 'bytes'} ({names})" if most and trained else names
 
@@ -186,20 +190,32 @@ def regime(column: dict) -> tuple:
     return column["task"], column["set"], column["times"] > 1, column["step"] > 0, *column["at"].items()
 
 
+def at_a_guess(table: SimpleNamespace, record: SimpleNamespace, method: str, column: str) -> bool:
+    """True if our errors of a method are those of a guess, within a tenth, and the paper's are not: nothing is won over such a baseline."""
+    least = 0.9 * record.numbers.get((GUESS, column), {}).get(0, math.nan)
+    return table.printed.get((method, column), (math.nan,))[0] < least <= np.mean(list(record.numbers[method, column].values()))
+
+
 def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
-    """A row for each pair of methods at a regime: better, worse, columns, verdict, test, p, key. One test takes each seed's mean over the columns
-    that the paper compares, of perplexity's logarithm or of another measure. Equal keys are the same runs at the same regime, in any tables."""
+    """A row for each pair of methods at a regime. One test takes each seed's mean over the columns that the paper compares, of perplexity's logarithm
+    or of another measure. `reversed`: our means have the other order. Equal keys are the same runs at the same regime, in any tables."""
     rows, number = [], math.log if record.facts.get("measure") == "perplexity" else float
     of = lambda method, column: record.numbers.get((method, column), {})
     both = lambda pair, at, columns: [column for column in columns if regime(table.columns[column]) == at and all(of(each, column) for each in pair)]
     for *pair, at in dict.fromkeys((better, worse, regime(table.columns[column])) for better, worse, column in table.claims):
-        if columns := both(pair, at, [column for *methods, column in table.claims if methods == pair]):
+        claimed = [column for *methods, column in table.claims if methods == pair and regime(table.columns[column]) == at]
+        if columns := both(pair, at, claimed):
             means = [[float(np.mean([number(of(method, column)[seed]) for column in columns])) for seed in of(method, columns[0])
-                      if all(seed in of(method, column) for column in columns)] for method in pair]
+                      if all(seed in of(method, column) for column in columns)] for method in (pair[::-1] if table.higher_is_better else pair)]
+            found = decide(*means)
+            if any(at_a_guess(table, record, pair[1], column) for column in columns):
+                found = OPEN, f"{pair[1]} is at a guess here, and not in the paper", math.nan
             first = both(pair, at, table.columns)[0]
             key = at[:4], *((table.methods[method][0], *list(of(method, first).values())[:3]) for method in pair)
-            rows.append((*pair, lengths(table, record, columns), *decide(*(means[::-1] if table.higher_is_better else means)), key))
-    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "key"]).astype({"p": float})
+            rows.append((*pair, lengths(table, record, columns), *found, np.mean(means[0]) > np.mean(means[1]), key))
+        else:
+            rows.append((*pair, lengths(table, record, claimed), UNTRAINED, "", math.nan, False, (table.name, *pair, at)))
+    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "reversed", "key"]).astype({"p": float})
 
 
 def corrected(p: pd.Series) -> pd.Series:
@@ -212,10 +228,11 @@ def corrected(p: pd.Series) -> pd.Series:
 def by_chance(found: pd.DataFrame) -> str:
     """Says how many verdicts chance alone would give, and how many are left after a correction for their number."""
     tests, left = int(found.p.notna().sum()), found.verdict[(corrected(found.p) < 0.05) | found.p.isna()]
+    undecided = found[found.verdict == OPEN]
     holds, does_not, still, still_not = [int((verdicts == verdict).sum()) for verdicts in (found.verdict, left) for verdict in (HOLDS, DOES_NOT)]
     return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
             f"would hold; {holds} hold here and {does_not} do not. Corrected for the number of tests (Benjamini-Hochberg), {still} hold and "
-            f"{still_not} do not.")
+            f"{still_not} do not. In {undecided.reversed.sum()} of the {len(undecided)} that are not decided our means have the other order.")
 
 
 BESIDE = "method", "column", "ours, mean (s.d.)", "seeds", "paper"
@@ -236,12 +253,41 @@ def beside(table: SimpleNamespace, record: SimpleNamespace, only: list[str] | No
 def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
     """The same as text, and the verdicts."""
     text, found = f"{pd.DataFrame(beside(table, record, only), columns=BESIDE).to_string(index=False)}\n", judged(table, record)
-    text += f"\n{found.drop(columns=['p', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
+    order = found.reversed.map({True: "reversed", False: ""})
+    text += f"\n{found.assign(order=order).drop(columns=['p', 'reversed', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
     return "\n".join([text, *record.printed])
 
 
 def markdown(head: str, rows: Iterable[Iterable]) -> str:
     return f"| {head} |\n|" + "---|" * (head.count("|") + 1) + "\n" + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+
+
+def over_lengths(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> lab.Figure:
+    """Our numbers over the tested length, a curve for each method."""
+    found = pd.DataFrame([(method, seed, table.columns[column]["times"] * trained_on(table, record, column), value)
+                          for method in only or table.methods for column in table.columns
+                          for seed, value in record.numbers.get((method, column), {}).items()], columns=["scheme", "seed", "tested length", "value"])
+    if (found["tested length"] == 0).any() or found.empty:
+        raise Refused(f"--picture: {table.name} given; a table over lengths required")
+    return lab.lines(found, "tested length", "value", record.facts["measure"])
+
+
+def fold(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{text.rstrip()}\n\n</details>\n"
+
+
+def made(table: SimpleNamespace, record: SimpleNamespace) -> str:
+    """How a table was made: its notes, date, machine and program."""
+    notes = f"{table.note} {table.presets.get(record.preset, PRESET)['why']}".strip()
+    return f"{notes} Made {', '.join(record.facts[name] for name in ('date', 'machine', 'vectors', 'program') if name in record.facts)}."
+
+
+def numbers_beside(table: SimpleNamespace, record: SimpleNamespace) -> str:
+    """How a table was made, and our numbers with the paper's behind a stroke, as Markdown."""
+    cells = {(method, column): f"{ours} / {paper}" for method, column, ours, _, paper in beside(table, record) if ours != "-"}
+    columns, methods = (list(dict.fromkeys(names)) for names in zip(*((column, method) for method, column in cells)))
+    return f"{made(table, record)} As `{record.facts.get('lab')}`.\n\n" + markdown(" | ".join(["", *columns]), (
+        [method, *(cells.get((method, column), "") for column in columns)] for method in methods))
 
 
 def listing(papers: SimpleNamespace, records: Records) -> str:
@@ -255,7 +301,7 @@ def listing(papers: SimpleNamespace, records: Records) -> str:
     return text.rstrip("\n")
 
 
-page_head = lambda: (PAPERS / "README.md").read_text(encoding="utf-8").partition("Machine: ")[0]
+page_head = lambda: (PAPERS / "README.md").read_text(encoding="utf-8").partition("Texts: ")[0]
 
 
 def summary_page(papers: SimpleNamespace, records: Records) -> str:
@@ -265,52 +311,50 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True)
     found["first"], once = found.groupby("key").table.transform("first"), found[~found.duplicated("key")]
     found["mark"] = (corrected(once.p) >= 0.05).reindex(found.index, fill_value=False).map({True: "†", False: ""}).where(found.verdict != OPEN, "")
+    found["mark"] = found.mark.where(~(found.reversed & (found.verdict == OPEN)), "‡")
     found["mark"] += [f" [{first}]" if first != table else "" for first, table in zip(found["first"], found.table)]
     counts = pd.crosstab(once.table, once.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
-    counts.insert(0, "comparisons", counts.sum(axis=1))
+    counts.insert(0, "comparisons", counts.sum(axis=1) - counts[UNTRAINED])
     of = lambda names, kind: [name for name in names if papers.tables[name].kind == kind and (kept[name] or kind == "not made")]
     own = {paper: [name for name in papers.tables if name.startswith(f"{paper}/")] for paper in papers.titles}
-    facts = pd.DataFrame([record.facts for record in records.values()], columns=["machine", "vectors", "date", "program", "text"]).fillna("")
-    machines, dates, programs, texts = ("; ".join(sorted({*each} - {""})) for each in (
-        facts.machine + ", " + facts.vectors, facts.date.str[:10], facts.program, facts.text))
-    page = (f"{page_head()}Machine: {machines}.\nDate: {dates}.\nProgram: {programs}.\nTexts: {texts}.\nTimes are for all runs of a table on two "
-            "cores. Runs that two tables share count in both, but were trained once.\n\n")
-    page += markdown("paper | tables and figures | trained and compared | computed | not made | comparisons | hold | do not | "
-                     "not decided at this size | two cores", [
+    texts = "; ".join(sorted({record.facts.get("text", "") for record in records.values()} - {""}))
+    page = (f"{page_head()}Texts: {texts}.\nTimes are for all runs of a table on two cores. Runs that tables of one day share count in each, but were "
+            "trained once.\n\n")
+    page += markdown("paper | rows | trained and compared | computed | not made | comparisons | hold | do not | not decided at this size | "
+                     "not trained | two cores", [
         [papers.titles[paper], len(names), *(len(of(names, kind)) for kind in KINDS), *counts.loc[names].sum(),
          time_text(seconds_of(*map(kept.get, names)))]
         for paper, names in ((paper, [name for name in names if not papers.tables[name].ours]) for paper, names in own.items())])
-    page += f"\n{by_chance(once)}\n"
+    page += f"\n{by_chance(once[[not papers.tables[name].ours for name in once.table]])}\n"
     for paper, names in own.items():
         compared, computed, missing = (of(names, kind) for kind in KINDS)
         page += f"\n## {papers.titles[paper]}\n\n"
-        page += markdown("trained and compared | question | comparisons | hold | do not | not decided | two cores", [
+        page += markdown("trained and compared | question | comparisons | hold | do not | not decided | not trained | two cores", [
             [name + " (ours)" * papers.tables[name].ours, papers.tables[name].what, *counts.loc[name], time_text(seconds_of(kept[name]))]
             for name in compared])
         rows: dict[tuple, list[str]] = {}  # comparisons of one method with equal outcomes share a row
         for (name, better, worse), each in found[found.table.isin(names)].groupby(["table", "better", "worse"], sort=False):
             at = ["; ".join((each["column"] + each.mark)[each.verdict == verdict]) for verdict in VERDICTS]
             rows.setdefault((name, better, *at), []).append(worse)
-        page += "\n" + markdown("table or figure | comparison | holds for | does not hold for | not decided for", [
+        page += "\n" + markdown("table or figure | comparison | holds for | does not hold for | not decided for | not trained for", [
             [name, f"{better} over {'; '.join(others)}", *at] for (name, better, *at), others in rows.items()])
+        page += "\n" + "".join(fold(f"{name}: our numbers / the paper's", numbers_beside(papers.tables[name], kept[name])) for name in compared)
         page += "\nComputed, with nothing to compare:\n\n" * bool(computed)
         for name in computed:
             table, record = papers.tables[name], kept[name]
             figure = record.facts.get("figure", "")
-            page += f"- {name}: {table.what}. {table.note} " + (f"![{table.what}]({figure})" if figure.endswith("g") else figure) + "\n"
-            lines = "<details><summary>what it prints</summary>", "", "```", *record.printed, "```", "", "</details>"
+            page += f"- {name}: {table.what}. {made(table, record)} " + (f"![{table.what}]({figure})" if figure.endswith("g") else figure) + "\n"
+            lines = fold("what it prints", "\n".join(["```", *record.printed, "```"])).splitlines()
             page += "\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines) + "\n" if record.printed else ""
         page += "".join(f"\nNot recorded yet: {name}, {papers.tables[name].what}.\n"
                         for name in names if papers.tables[name].kind != "not made" and not kept[name])
         page += "".join(f"\nNot made: {name}, {papers.tables[name].what}. {papers.tables[name].note}\n" for name in missing)
     for record in (record for record in records.values() if record is not kept.get(record.table)):
-        table, at, facts = papers.tables[record.table], papers.tables[record.table].presets[record.preset], record.facts
-        page += (f"\n## {record.table} at preset {record.preset}\n\n{table.what}. {at['why']} {time_text(seconds_of(record))} on two cores, "
-                 f"{facts.get('date', '')[:10]}. Its verdicts stand apart from those above, and need three seeds.\n\n")
-        page, found = page + markdown(" | ".join(BESIDE), beside(table, record)), judged(table, record)
-        if len(found):
-            page += "\n" + markdown("comparison | column | verdict", zip(found.better + " over " + found.worse, found.column, found.verdict))
-        page += f"\n![validations]({facts['figure']})\n" if "figure" in facts else ""
+        table, found = papers.tables[record.table], judged(papers.tables[record.table], record)
+        page += (f"\n## {table.name} at preset {record.preset}\n\n{table.what}, {time_text(seconds_of(record))} on two cores. Its verdicts stand apart "
+                 f"from those above, and need three seeds.\n\n{numbers_beside(table, record)}\n")
+        page += markdown("comparison | column | verdict", zip(found.better + " over " + found.worse, found.column, found.verdict))
+        page += f"\n![validations]({record.facts['figure']})\n" if "figure" in record.facts else ""
     return page
 
 
@@ -530,6 +574,8 @@ def reproduce(options: argparse.Namespace) -> int:
         raise Refused("no name given; a table or figure of the papers required; --list shows them")
     if options.recorded:
         print("\n".join(f"{table.name}: {table.what} ({table.place})\n{shown(table, then, options.row)}" for table, _, _, then in tables))
+        if options.picture:
+            over_lengths(tables[0][0], tables[0][3], options.row).savefig(options.picture, metadata={"Date": None})
         return 0
     return max(one(papers, table, runs, options, more, then if options.check else None) for table, runs, more, then in tables)
 
@@ -541,6 +587,7 @@ def main(words: list[str] | None = None) -> int:
     add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: every table with the preset")
     add("--list", action="store_true", help="every table and figure: its question, how it is made here, what came out")
     add("--recorded", action="store_true", help="the recorded numbers and verdicts, without training")
+    add("--picture", metavar="FILE", help="with --recorded: an SVG of the first table's numbers over the tested length")
     add("--preset", default="mini", choices=BLANK["presets"], help="mini for a laptop, deep for an hour, small for a night, or the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="seeds of each method; verdicts need three (the preset's)")
     add("--row", action="append", default=[], help="this row of the table alone, by the paper's name; may be repeated; --record keeps the others")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The two texts of the papers' language rows. These two commands repeat the rows, on a Debian machine and in a clone with its history:
+"""The two texts of the papers' language rows. These commands repeat the rows, on a Debian machine and in a clone with its history:
 
     examples/experiments/texts.py
     examples/experiments/reproduce.py all --check --data runs/texts/austen.txt --code runs/texts/whence-sources
+    examples/experiments/reproduce.py dape/decay --preset deep --check --code runs/texts/whence-sources
 
 austen.txt is six novels of Jane Austen, in the public domain, out of Debian's r-cran-janeaustenr. whence-sources is tensor, autograd and nn of a
 fixed commit. A text is refused if its hash is not the recorded one.

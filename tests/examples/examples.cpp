@@ -78,6 +78,16 @@ TEST_CASE("recall: both constructions put nearly all mass on the answer, and a m
   }
 }
 
+TEST_CASE("any_bias: by weights set by hand DAPE's network is ALiBi in one head and KERPLE in the other") {
+  const auto rows = all_matches(output_of("any_bias"), R"(^ *(\d+) +(\S+) +(\S+) +(\S+) +(\S+)$)");
+  REQUIRE(rows.size() == 12);
+  for (const auto& row : rows) {
+    const double distance = std::stod(row[1]), wanted[] = {-0.3 * distance, -2 * std::log1p(0.5 * distance)};
+    for (const std::size_t head : {0, 1})
+      for (const std::size_t k : {2, 3}) CHECK(std::abs(std::stod(row[2 * head + k]) - wanted[head]) < 2e-4);
+  }
+}
+
 TEST_CASE("last_x: as the tour prints it; a bias by distance loses the x at Delta / delta, and CoPE nowhere") {
   const std::string out = output_of("last_x");
   CHECK(has(text_of(source_folder() + "/nn/README.md"), "```\n" + out + "```\n"));

@@ -107,6 +107,19 @@ def test_lengths_of_a_regime_are_one_test(tables_of):
     assert found.p[1] == reproduce.decide(*logs)[2]
 
 
+def test_a_baseline_at_a_guess_decides_nothing(tables_of):
+    """Nothing is won over a baseline that is at a guess here and not in the paper. What was not trained is said, and a reversed order is marked."""
+    table = tables_of(BEGIN + 'columns.name = ["In", "Out"]\ncolumns.set = ["a", "b"]\nrows = [["A", "rope", 1, 1], ["B", "cope", 20, 48], '
+                      '["C", "none"]]\nbetter = ["A > B | *", "B > C | In", "B > A | In"]\n')["a/b"]
+    record = reproduce.blank_record("a/b", "mini")
+    record.numbers = {(method, column): {seed: value + seed / 10 for seed in range(3)} for method, value in (("A", 2), ("B", 45.1)) for column in table.columns}
+    record.numbers |= {(reproduce.GUESS, column): {0: 50.0} for column in table.columns}
+    found = reproduce.judged(table, record)
+    assert list(found.verdict) == [reproduce.OPEN, reproduce.HOLDS, reproduce.UNTRAINED, reproduce.DOES_NOT], found
+    assert "B is at a guess here" in found.test[0] and list(found.reversed) == [False, False, False, True], found
+    assert "In 0 of the 1 that are not decided our means have the other order" in reproduce.shown(table, record, [])
+
+
 def test_verdicts():
     for better, worse, verdict in (([1.0, 1.1, 0.9], [5.0, 5.2, 4.9], reproduce.HOLDS), ([5.0, 5.2, 4.9], [1.0, 1.1, 0.9], reproduce.DOES_NOT),
                                    ([1.0, 3.0, 5.0], [2.0, 4.0, 5.5], reproduce.OPEN), ([], [], reproduce.OPEN),
@@ -188,6 +201,16 @@ def test_a_figure_is_compared_by_its_bytes(tmp_path, capsys):
     record.facts["figure"] = "decay.svg"
     for folder, words in ((reproduce.PAPERS, "as recorded, byte for byte"), (tmp_path, "decay.svg is not as recorded")):
         assert reproduce.checked(record, record, [], folder) == 0 and words in capsys.readouterr().out
+
+
+def test_the_picture_of_decay_is_of_the_recorded_numbers(ran, tmp_path):
+    curves = lambda path: re.findall(r"<!-- ([A-Z].* [0-9.]+) -->", path.read_text())
+    there = curves(reproduce.PAPERS / "decay.svg")
+    rows = [word for curve in there for word in ("--row", curve.rpartition(" ")[0])]
+    assert ran("dape/decay", "--preset", "deep", "--recorded", "--picture", tmp_path / "a.svg", *rows)[0] == 0
+    assert len(there) == 7 and curves(tmp_path / "a.svg") == there
+    code, _, error = ran("cope/table3", "--recorded", "--picture", tmp_path / "b.svg")
+    assert code == 2 and "a table over lengths required" in error
 
 
 def test_a_text_of_the_users_and_commands(ran, tmp_path):
