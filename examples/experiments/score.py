@@ -33,8 +33,8 @@ SIZES = {"by_sum": None, "per_character": "characters", "per_byte": "bytes"}
 NAMES = {"by_sum": "accuracy %, sum of log p", "per_character": "accuracy %, log p per character", "per_byte": "accuracy %, log p per byte"}
 
 
-def tokeniser(folder: str, tokenizer: str = "") -> tuple[Callable[[str], list[int]], int | None, int | None]:
-    """Returns the tokeniser's function from text to numbers, its <|endoftext|>, and the number of unknown text; None for each that is missing."""
+def tokeniser(folder: str, tokenizer: str = "") -> tuple[Callable[[str], list[int]], int | None]:
+    """Returns the tokeniser's function from text to numbers, and its <|endoftext|>, or None."""
     path = pathlib.Path(folder) / "tokeniser.json"
     if not path.is_file():
         raise ValueError(f"{folder}: no {path.name} in it; a folder of `whence train lm` required")
@@ -42,15 +42,12 @@ def tokeniser(folder: str, tokenizer: str = "") -> tuple[Callable[[str], list[in
     if file.get("format") != "whence tokeniser":
         raise ValueError(f"{path}: no tokeniser of a run; the file of `whence train lm` required")
     if file["kind"] == "bytes":
-        return lambda text: list(text.encode()), None, None
-    if file["kind"] == "characters":
-        numbers = {token: at for at, token in enumerate(file["characters"], 1)}
-        return lambda text: [numbers.get(character, 0) for character in text], None, 0
+        return lambda text: list(text.encode()), None
     import tokens
     found = tokens.read(tokenizer or path.with_name("tokenizer.json"))
     if tokens.bytes_of(found)[:file["vocabulary"]] != [each.encode("latin-1") for each in file["tokens"]]:
         raise ValueError(f"--tokenizer: its tokens are not those of {path}; the tokenizer.json of the run's token file required")
-    return lambda text: found.encode(text).ids, found.token_to_id("<|endoftext|>"), None
+    return lambda text: found.encode(text).ids, found.token_to_id("<|endoftext|>")
 
 
 def questions(path: str) -> Iterator[dict[str, Any]]:
@@ -77,7 +74,7 @@ def questions(path: str) -> Iterator[dict[str, Any]]:
         yield {"place": f"{path}: line {number}", "context": found["context"], "choices": choices, "answer": answer}
 
 
-def scored(run: Any, encode: Callable, end_of_text: int | None, unknown: int | None, question: dict, choice: str, options: Any) -> dict[str, Any]:
+def scored(run: Any, encode: Callable, end_of_text: int | None, question: dict, choice: str, options: Any) -> dict[str, Any]:
     """Scores one choice: log p in nats, its tokens, characters and bytes, and true if the model would write it itself."""
     before, place = encode(question["context"].rstrip(" \t\n\v\f\r")), question["place"]  # blanks at its end belong to the choice, as in BPE
     whole = encode(question["context"] + ("" if options.no_blank else " ") + choice)
@@ -97,7 +94,7 @@ def scored(run: Any, encode: Callable, end_of_text: int | None, unknown: int | N
     if not math.isfinite(found):
         raise ValueError(f"{place}: log p is {found}; finite logits required")
     return {"log_probability": found, "tokens": own, "characters": len(choice), "bytes": len(choice.encode()),
-            "greedy": bool((logits.argmax(1) == targets).all()), "cut": reads > options.length, "unknown": read.count(unknown)}
+            "greedy": bool((logits.argmax(1) == targets).all()), "cut": reads > options.length}
 
 
 def answered(question: dict, choices: list[dict]) -> dict[str, Any]:
@@ -149,10 +146,9 @@ def main(words: list[str] | None = None) -> int:
     if options.out:
         pathlib.Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     texts = [choice for line in lines for choice in line["choices"]]
-    for count, about in ((sum(each["cut"] for each in texts), f"are longer than {options.length} tokens: the left of the context was not read"),
-                         (sum(each["unknown"] > 0 for each in texts), "have tokens that the tokeniser does not know")):
-        if count:
-            print(f"note: {count} of {len(texts)} texts, each a context with a choice, {about}")
+    if count := sum(each["cut"] for each in texts):
+        print(f"note: {count} of {len(texts)} texts, each a context with a choice, are longer than {options.length} tokens: the left of the context "
+              "was not read")
     print(f"{'what':31}{'value':>10}{'standard error':>16}{'questions':>11}{'by chance':>11}")
     for what, value, error, count, chance in table(lines):
         digits, (error, chance) = 3 if "perplexity" in what else 2, ("-" if math.isnan(each) else f"{each:.2f}" for each in (error, chance))

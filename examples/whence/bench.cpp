@@ -50,12 +50,6 @@ void declare(CommandLine& line, bench::Options& options, std::vector<std::string
       .integer("repetitions", &options.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"})
       .flag("json", &options.json, {"a line of JSON per measurement instead of tables"});
   declare(line, options.machine);
-  for (const auto& [gone, advice] : {std::pair{"prompt", "--lengths says how many tokens decode reads first"},
-           {"length", "--lengths has it"}, {"executor", "--executors has it"},
-           {"forward-only", "forward_ms is measured apart"}, {"bidirectional", "causal attention is measured"},
-           {"vocabulary", "decode has 256 tokens, as for bytes"}, {"probes", "the steps that are measured have them"},
-           {"kv-heads", "examples/experiments/beside_torch.py has it"}})
-    line.elsewhere(gone, advice);
   line.example("whence bench attention --schemes none,cope --lengths 512", "each executor, on this machine")
       .example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
 }
@@ -67,10 +61,6 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   for (const Kind& kind : kinds) known.push_back(kind.name);
   if (names.size() != 1) throw InputError(names.size(), " benches given; one of ", joined(known), " required");
-  for (const auto& [gone, advice] :
-      {std::pair{"errors", "whence conformance compares executors, and a test holds tiles in f32 to f64"},
-          {"ranks", "whence train under mpirun says its tokens/s"}})
-    if (names[0] == gone) throw InputError(gone, ": given; ", advice);
   const auto kind = std::ranges::find(kinds, names[0], &Kind::name);
   if (kind == kinds.end()) refuse_name("WHAT", names[0], known);
   for (const Kind& each : kinds)

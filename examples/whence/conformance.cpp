@@ -1,5 +1,4 @@
 // Prints the conformance matrix, as a table and JSON: every positional scheme and composition against every check.
-#include <algorithm>
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
@@ -34,8 +33,6 @@ void declare_options(CommandLine& line, Options& options) {
       .heading("Checks")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
-      .elsewhere("no-sums", "names of schemes choose what is checked; --list has all")
-      .elsewhere("seed", "conform(text, seed) in verify/conformance.h takes another")
       .heading("Device");
   declare_device(line, &options.device);
   declare_json(line.heading("Output"), &options.json)
@@ -83,7 +80,7 @@ void list_checks_and_texts(const Options& options) {
 }
 
 // On a GPU only the comparison with the CPU runs.
-std::vector<ConformanceCheck> chosen_checks(const CommandLine& line, const Options& options, Device device) {
+std::vector<ConformanceCheck> chosen_checks(const Options& options, Device device) {
   const std::vector<ConformanceCheck>& all = device.is_cpu() ? conformance_checks() : device_checks();
   if (options.check.empty()) return all;
   std::vector<std::string> names;
@@ -91,10 +88,7 @@ std::vector<ConformanceCheck> chosen_checks(const CommandLine& line, const Optio
     if (check.name == options.check) return {check};
     names.push_back(check.name);
   }
-  const auto nearest = nearest_name(options.check, names);
-  line.refuse("check",
-      to_text("the name of a check required", nearest ? to_text("; did you mean '", *nearest, "'?") : ""),
-      "--list names them");
+  refuse_name("--check", options.check, names);
 }
 
 // Returns the exit code: 1 if a check failed.
@@ -140,7 +134,7 @@ int run(CommandLine& line) {
   declare_options(line, options);
   if (line.shows_page()) return 0;
   const DeviceChoice choice = choose_device(options.device);
-  options.checks = chosen_checks(line, options, choice.device);
+  options.checks = chosen_checks(options, choice.device);
   if (options.list) {
     list_checks_and_texts(options);
     return 0;

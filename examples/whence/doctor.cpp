@@ -34,7 +34,6 @@ constexpr const char* compiler = "clang " __clang_version__;
 constexpr const char* compiler = "g++ " __VERSION__;
 #endif
 
-// Returns the processor's name, as the system has it.
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -95,7 +94,6 @@ std::string problem_of(const DeviceFacts& device) {
 }
 
 int run(CommandLine& line) {
-  line.elsewhere("json", "its exit code says whether something computes wrongly");
   line.example("whence doctor", "ends with 1 only if something computes wrongly");
   if (line.shows_page()) return 0;
   const char* const variable = std::getenv("OMP_NUM_THREADS");

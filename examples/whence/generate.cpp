@@ -36,11 +36,8 @@ struct Options {
 void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.names("RUN", &options.runs, "folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors");
-  line.heading("Model")
-      .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"})
-      .elsewhere("accept-damaged", "restore the file from a copy")
-      .elsewhere("greedy", "--temperature 0 takes the most probable token")
-      .elsewhere("threads", "the environment variable OMP_NUM_THREADS sets them");
+  line.heading("Model").choice(
+      "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
   line.heading("Text")
       .text("prompt", &options.prompt,
           {"beginning of the text; a line end if not given; token numbers for a run of a token file"})
@@ -81,10 +78,7 @@ void check(const CommandLine& line, const Options& options) {
 
 TokenIds tokens_of(const Tokeniser& tokeniser, const std::string& prompt) {
   try {
-    TokenIds ids = tokeniser.encode(prompt);
-    if (const std::string note = note_on_unknown(tokeniser, ids); !note.empty())
-      std::cerr << "note: --prompt: " << note << '\n';
-    return ids;
+    return tokeniser.encode(prompt);
   } catch (const UnfitText& unfit) { throw InputError("--prompt: ", unfit.what()); }
 }
 

@@ -34,10 +34,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("against-cpu", &options.against_cpu,
           {"for ops: compare values and gradients on --device with the CPU's, in f64, f32, bf16 and f16, as a table"})
-      .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"})
-      .elsewhere("seed", "whence.gradcheck(NAME, seed=2) in Python takes another")
-      .elsewhere("no-differences", "whence.gradcheck(NAME, differences=False) in Python checks by duals alone")
-      .elsewhere("no-sums", "whence conformance checks the gradients of schemes with each option and in sums");
+      .flag("quiet", &options.quiet, {"with all or --against-cpu: no progress on standard error"});
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
@@ -141,7 +138,6 @@ void list_everything() {
     std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';
 }
 
-// Refuses options that would have no effect.
 void refuse_options_without_effect(const CommandLine& line, const Options& options, bool all) {
   if (options.list && !options.names.empty())
     throw InputError("--list: given with a name; it lists everything; leave one of them out");

@@ -12,7 +12,6 @@
 #include "examples/whence/look/patch.h"
 #include "examples/whence/look/place.h"
 #include "examples/whence/look/tables.h"
-#include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "tensor/error.h"
 
@@ -55,17 +54,6 @@ void declare_subject(CommandLine& line, Options& options) {
           {"for a scheme: a safetensors file with q, k and v, each [heads, tokens, dims] (k and v may have fewer "
            "heads), the output's cotangent, and x if wanted: attention on these, in place of a model"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"dtype of all computation"});
-  for (const char* gone : {"token", "answer"})
-    line.elsewhere(gone, "attribution(token=, answer=), lens and patch of a run in Python choose them");
-  line.elsewhere("accept-damaged", "restore the file from a copy")
-      .elsewhere("at", "--length cuts a text that is too long for a page")
-      .elsewhere("seed", "a scheme's numbers are drawn by seed 0")
-      .elsewhere("bidirectional", "whence probe --bidirectional computes every intermediate and gradient")
-      .elsewhere("threads", "the environment variable OMP_NUM_THREADS sets them")
-      .elsewhere("edits", "the page silences every head, and --edit tries one edit")
-      .elsewhere("from-sample", "--from 7 takes the numbers of test sequence 7")
-      .elsewhere("from-prompt", "--from TEXT takes the numbers of another prompt")
-      .elsewhere("playground", "whence playground RUN writes that page");
 }
 
 void declare_output(CommandLine& line, Options& options) {

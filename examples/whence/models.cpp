@@ -104,7 +104,6 @@ int run(CommandLine& line) {
       .flag("plan", &options.plan, {"operations per token, and bytes of a training step by part"})
       .text("lengths", &options.lengths, {.help = "to plan: lengths", .unit = "tokens", .initial = "the model's"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"to plan: batch size", "sequences"})
-      .elsewhere("executor", "plans take the executor that a training would")
       .example(
           "whence models gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters")
       .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",

@@ -35,8 +35,7 @@ void declare_options(CommandLine& line, Options& options) {
           "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
       .text("out", &options.out,
           {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME; `whence compare` holds "
-           "yours against it"})
-      .elsewhere("against", "whence compare OUT YOURS tells which tensor differs first");
+           "yours against it"});
   line.heading("Method")
       .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
       .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"},
@@ -50,10 +49,7 @@ void declare_options(CommandLine& line, Options& options) {
       .text("describe", &options.describe,
           {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
               .known = scheme_names()})
-      .text("sizes", &options.sizes, {"for --describe: of q, and of k and v if they have fewer heads"})
-      .elsewhere("rows", "blocks of strips are sized by themselves");
-  for (const char* gone : {"heads", "kv-heads", "head-dim", "length", "batch"})
-    line.elsewhere(gone, "--sizes \"heads=4 kv-heads=2 head-dim=16 length=16 batch=1\"");
+      .text("sizes", &options.sizes, {"for --describe: of q, and of k and v if they have fewer heads"});
   line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
       "one pass, and backward if the file has a cotangent");

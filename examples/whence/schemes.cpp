@@ -66,7 +66,6 @@ int run(CommandLine& line) {
   line.names("[SCHEME...]", &names, "paper, equation and options of these")
       .choice("executors", &executors, {"cpu", "cuda"},
           {"show the executor that trains each scheme there, and why; nothing is computed"})
-      .elsewhere("device", "--executors cuda shows the executors there")
       .example("whence schemes cope rope", "two of them")
       .example("whence schemes --executors cuda", "tiles, strips of rows, or composed ops");
   if (line.shows_page()) return 0;

@@ -24,7 +24,6 @@ namespace {
 
 constexpr const char* loopback = "127.0.0.1";
 
-// A page and the session that answers its questions.
 struct ServedPage {
   PageRequest request;
   std::string html;

@@ -64,7 +64,6 @@ struct Request {
   bool json = false, describe = false;
   MachineOptions machine = {};
 
-  // The study's model, with the choices of the command line.
   TransformerOptions model() const { return with(study->model(), choice); }
 };
 
@@ -361,8 +360,6 @@ int run_without_study(CommandLine& line, const Words& words) {
   Words name;
   line.names("TASK", &name, "a task of `whence tasks`, a file or a folder. TASK --help shows its options");
   line.flag("resume", &resume, {"continue the run in the folder RUN that follows"});
-  line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
-  line.elsewhere("from", "the options of a run.json repeat its run, --resume RUN continues it");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
   line.example("whence train austen.txt", "a text: the task lm with --data");

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <iostream>
-#include <set>
 #include <tuple>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/run_main.h"
-#include "examples/whence/cli/text.h"
 #include "examples/whence/run/commit.h"
 #include "tensor/error.h"
 
@@ -18,7 +16,6 @@ using Words = std::vector<std::string>;
 
 constexpr const char* titles[] = {"Learn", "Train", "Look and check", "Machine"};  // in the order of Purpose
 
-// Sorts by purpose, then by name.
 std::vector<Command>& commands() {
   static std::vector<Command> list;
   return list;
@@ -30,7 +27,6 @@ std::string& fault() {
   return text;
 }
 
-// Returns one line per command, by purpose.
 std::string list_of_commands() {
   std::string text;
   const char* title = nullptr;
@@ -56,21 +52,6 @@ int run(const Command& command, const Words& words) {
   return command.run(line);
 }
 
-// Returns what replaces a command of an earlier version; empty: there was no such command.
-std::string successor_of(const std::string& command) {
-  for (const char* script : {"lab", "reproduce", "convert", "score"})
-    if (command == script) return to_text("examples/experiments/", script, ".py does this now");
-  if (command == "sharpness") return "Run.hessian() of `import whence` does this now";
-  if (command == "tokenize")
-    return "examples/experiments/tokens.py does this now, with any tokenizer.json: it makes a token file for whence "
-           "train";
-  if (command == "quickstart") return "the script examples/quickstart does this now";
-  if (command == "recall") return "the program examples/recall does this now";
-  if (command == "precision") return "nn/README.md, \"What 16 bits lose\", has its table";
-  return command == "completion" ? "whence no longer writes completions; see whence --help" : "";
-}
-
-// Handles --help, --version, and words that are no command.
 int run_without_command(const Words& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
   if (words.empty() || is_help(words[0])) {
@@ -82,13 +63,9 @@ int run_without_command(const Words& words) {
   } else if (words[0] == "--version") {
     std::cout << program_and_version() << '\n';
   } else {
-    if (const std::string successor = successor_of(words[0]); !successor.empty())
-      throw InputError(in_quotes(words[0]), " given; a command required; ", successor);
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);
-    const auto meant = nearest_name(words[0], names);
-    throw InputError(in_quotes(words[0]), " given; a command required; ",
-        meant ? to_text("did you mean '", *meant, "'?") : "see whence --help");
+    refuse_name("command", words[0], names);
   }
   return 0;
 }

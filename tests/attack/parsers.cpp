@@ -22,7 +22,7 @@
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/language/tokeniser.h"
-#include "examples/whence/look/given.h"
+#include "examples/whence/look/subject.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training.h"

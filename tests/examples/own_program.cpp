@@ -58,7 +58,7 @@ TEST_CASE("own program: built against an installed whence it has all commands, w
                   cmake + " --build built --target whence && built/whence tasks")
                 .err,
       "task 'flip_flop'"));
-  CHECK(has(shell(program_folder() + "/whence look run").err, "task 'last_letter': no task of that name"));
+  CHECK(has(shell(program_folder() + "/whence look run").err, "task: 'last_letter' given"));
 }
 
 TEST_CASE("own program: a few lines of CMake link whence, fetched or installed") {

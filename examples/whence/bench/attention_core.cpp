@@ -11,7 +11,6 @@
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
-#include "tensor/kernels.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {

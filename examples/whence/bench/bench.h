@@ -86,7 +86,6 @@ struct Measured {
   std::int64_t heads = 0;                      // for a model
   std::function<Row(const Times&, const Ceilings& ceilings)> row = {};  // none for a step
 };
-// Returns all ops of `bench ops` at this scale.
 [[nodiscard]] std::vector<Measured> measured_ops(double scale, DType dtype, Device device);
 // `model`: a name in `bench step`. 0: its own batch or length.
 struct StepSizes {

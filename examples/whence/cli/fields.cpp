@@ -125,8 +125,6 @@ const Fields::Option& Fields::declared(std::string_view name) const {
 }
 
 void Fields::refuse_unknown(const std::string& name) const {
-  for (const auto& [known, advice] : elsewhere_)
-    if (name == "--" + known) throw InputError(name, ": given; no option of ", program_, "; ", advice);
   Names names = {"help", "version"};
   for (const Option& option : options_) names.push_back(option.name);
   const auto meant = nearest_name(name.substr(std::min(name.find_first_not_of('-'), name.size())), names);

@@ -23,7 +23,6 @@ template <class Number> struct Range {
   bool below_high = false;  // high itself is refused
 };
 
-// The words that describe an option.
 struct OptionText {
   std::string help;                     // a few words
   std::string unit = {};                // "tokens", "seconds"; empty: a bare number
@@ -59,8 +58,6 @@ class Fields {
     return names_word_ = word, names_help_ = help, names_ = values, *this;
   }
 
-  // Tells users who try this option here where to find it: "write --set \"steps=...\"".
-  Fields& elsewhere(std::string name, std::string advice) { return elsewhere_.emplace_back(name, advice), *this; }
   // Adds a command to "Examples", with its effect.
   Fields& example(std::string command, std::string meaning) { return examples_.emplace_back(command, meaning), *this; }
   // --help shows these options alone; --help all shows the others too.
@@ -102,7 +99,7 @@ class Fields {
   Names* names_ = nullptr;  // nullptr: no word without an option is allowed
   std::vector<Option> options_;
   Names everyday_;  // empty: all of them
-  Pairs examples_, elsewhere_;
+  Pairs examples_;
 
  private:
   Fields& add(Option option);

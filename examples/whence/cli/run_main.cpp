@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
-#include <string>
 #include <string_view>
 
 #include "examples/whence/cli/text.h"

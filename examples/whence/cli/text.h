@@ -37,7 +37,6 @@ class Utf8Stream {
 // Cuts `text` to at most `columns`, never inside a character.
 [[nodiscard]] std::string cut_to_width(std::string_view text, std::size_t columns);
 
-// Removes the blanks around it.
 [[nodiscard]] std::string trimmed(std::string_view text);
 
 // Breaks text at white space into lines of at most `columns`; a longer word has its own line.

@@ -140,7 +140,6 @@ void encode_document(
   size.bytes += std::ssize(read);
   size.words += words_in(read);
   size.tokens += std::ssize(made);
-  size.unknown += tokeniser.unknown() < 0 ? 0 : std::ranges::count(made, tokeniser.unknown());
 }
 
 // Refuses compressed files and PDF: a user who trains on one means the text in it.
@@ -400,8 +399,7 @@ std::string Corpus::summary() const {
     const PartSize& each = size(part);
     if (part == Part::test && each.documents == 0) continue;
     text += to_text(name_of(part), ": ", each.documents, " documents, ", each.bytes, " bytes, ", each.tokens,
-        " tokens (", fixed(bytes_per_token(part), 2), " bytes each",
-        each.unknown > 0 ? to_text(", ", each.unknown, " unknown") : "", ")\n");
+        " tokens (", fixed(bytes_per_token(part), 2), " bytes each)\n");
   }
   return text + notes_;
 }

@@ -91,7 +91,7 @@ enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;
 
 struct PartSize {
-  std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
+  std::int64_t documents = 0, bytes = 0, tokens = 0;
   std::int64_t words = 0;  // runs of characters other than Unicode's white space
 };
 

@@ -6,9 +6,7 @@
 
 #include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tensor/raw.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <unordered_map>
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/text.h"
@@ -17,7 +16,7 @@ constexpr std::size_t part_bytes = std::size_t{1} << 20;
 
 constexpr const char* blanks = " \t\r\n";
 
-constexpr const char* kinds[] = {"bytes", "characters", "tokens"};
+constexpr const char* kinds[] = {"bytes", "tokens"};
 
 Json file_of(const char* kind, std::size_t vocabulary) {
   return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind}, {"vocabulary", vocabulary}};
@@ -51,8 +50,6 @@ std::size_t take_number(std::string_view text, index_t vocabulary, TokenIds& ids
 
 Tokeniser::Tokeniser(Kind kind, std::vector<std::string> tokens, std::string json, index_t rows)
     : kind_(kind), tokens_(std::move(tokens)), json_(std::move(json)), named_(std::ssize(tokens_)) {
-  for (std::size_t i = 1; kind == Kind::characters && i < tokens_.size(); ++i)
-    ids_.emplace(tokens_[i], static_cast<TokenId>(i));
   if (const auto end = std::ranges::find(tokens_, "<|endoftext|>"); end != tokens_.end())
     end_of_text_ = static_cast<TokenId>(end - tokens_.begin());
   tokens_.resize(static_cast<std::size_t>(std::max(named_, rows)));
@@ -63,21 +60,15 @@ std::size_t Tokeniser::encode_part(std::string_view text, TokenIds& ids) const {
   std::size_t done = kind_ == Kind::tokens ? std::min(text.find_first_not_of(blanks), text.size()) : 0, taken = 1;
   do {
     const std::string_view rest = text.substr(done);
-    if (kind_ == Kind::bytes) {
+    if (kind_ == Kind::bytes)
       ids.push_back(static_cast<unsigned char>(rest[0]));
-    } else if (kind_ == Kind::tokens) {
+    else
       taken = take_number(rest, vocabulary(), ids);
-      if (taken == 0)
-        throw UnfitText(done, to_text("no token number of 0 to ", vocabulary() - 1,
-                                  ", and a run of a token file reads numbers, not text; ",
-                                  "`examples/experiments/tokens.py tokenizer.json --prompt TEXT` prints them, and ",
-                                  "generate and look of `import whence` take them"));
-    } else {
-      const CodePoint code = first_code_point(rest);
-      if (!code.valid) throw UnfitText(done, "not UTF-8; characters require UTF-8; convert the text, or choose bytes");
-      const auto found = ids_.find(rest.substr(0, taken = code.bytes));
-      ids.push_back(found == ids_.end() ? 0 : found->second);
-    }
+    if (taken == 0)
+      throw UnfitText(done,
+          to_text("no token number of 0 to ", vocabulary() - 1, ", and a run of a token file reads numbers, not text; ",
+              "`examples/experiments/tokens.py tokenizer.json --prompt TEXT` prints them, and ",
+              "generate and look of `import whence` take them"));
     done += taken;
   } while (done < text.size() && done < part_bytes);
   return done;
@@ -122,9 +113,8 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
   (void)file.whole("version", 1, 1);
   const std::string& kind = file.text("kind");
   if (kind == "bytes") return byte_tokeniser();
-  if (kind == "characters") return character_tokeniser(file.texts(kind), place);
   if (kind != "tokens")
-    throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters or tokens required; ", advice);
+    throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes or tokens required; ", advice);
   std::vector<std::string> tokens = file.texts(kind);
   for (std::string& each : tokens) each = bytes_of(each, file);
   const index_t rows = file.whole("vocabulary", std::max<index_t>(1, std::ssize(tokens)), most_tokens);
@@ -135,26 +125,6 @@ TokeniserPointer byte_tokeniser() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
   return std::make_unique<Tokeniser>(Tokeniser::Kind::bytes, std::move(tokens), file_of("bytes", 256).page(1) + '\n');
-}
-
-TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place) {
-  std::unordered_map<std::string_view, std::size_t> seen;
-  for (std::size_t i = 0; i < characters.size(); ++i) {
-    const std::string where = to_text(place, ": tokeniser: entry ", i);
-    if (characters[i].empty() || first_code_point(characters[i]).bytes != characters[i].size())
-      throw FileError(where, " is no single character; one required");
-    if (const auto [old, fresh] = seen.emplace(characters[i], i); !fresh)
-      throw FileError(where, " is entry ", old->second, " again; each once required");
-  }
-  std::string json = file_of("characters", characters.size() + 1).add("characters", characters).page(1) + '\n';
-  characters.insert(characters.begin(), std::string(replacement_character));
-  return std::make_unique<Tokeniser>(Tokeniser::Kind::characters, std::move(characters), std::move(json));
-}
-
-std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids) {
-  const auto unknown = tokeniser.unknown() < 0 ? 0 : std::ranges::count(ids, tokeniser.unknown());
-  if (unknown == 0) return {};
-  return to_text(unknown, " of ", ids.size(), " tokens are unknown text: U+FFFD is read in its place");
 }
 
 }  // namespace whence::language

@@ -1,9 +1,8 @@
-// Text as numbers and back: the three kinds of tokenisers, and their file format.
-//   bytes       256 tokens; any file, any byte
-//   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
-//   tokens      a list of the bytes of each token, as a token file has it (corpus.h); its text is token numbers
+// Text as numbers and back: the two kinds of tokenisers, and their file format.
+//   bytes   256 tokens; any file, any byte
+//   tokens  a list of the bytes of each token, as a token file has it (corpus.h); its text is token numbers
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
-// byte for byte, except that unknown text decodes as U+FFFD, and token numbers as the tokens' bytes.
+// byte for byte, except that token numbers decode as the tokens' bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "tensor/error.h"
@@ -33,7 +31,7 @@ class UnfitText : public InputError {
 
 class Tokeniser {
  public:
-  enum class Kind : unsigned char { bytes, characters, tokens };
+  enum class Kind : unsigned char { bytes, tokens };
   // `rows`: the vocabulary, if longer than the list.
   Tokeniser(Kind kind, std::vector<std::string> tokens, std::string json, index_t rows = 0);
   virtual ~Tokeniser() = default;
@@ -44,11 +42,9 @@ class Tokeniser {
   [[nodiscard]] index_t named() const { return named_; }  // tokens with text: a model's table may have more rows
   // Returns the bytes of a token. REQUIRES: 0 <= id < vocabulary().
   [[nodiscard]] std::string_view token(TokenId id) const { return tokens_[static_cast<std::size_t>(id)]; }
-  // The tokens for unknown text, and <|endoftext|>, where generating stops; -1: none.
-  [[nodiscard]] TokenId unknown() const { return kind_ == Kind::characters ? 0 : -1; }
-  [[nodiscard]] TokenId end_of_text() const { return end_of_text_; }
-  [[nodiscard]] const std::string& json() const { return json_; }  // the file that save() writes
-  [[nodiscard]] std::string hash() const;                          // its SHA-256
+  [[nodiscard]] TokenId end_of_text() const { return end_of_text_; }  // <|endoftext|>, where generating stops; -1: none
+  [[nodiscard]] const std::string& json() const { return json_; }     // the file that save() writes
+  [[nodiscard]] std::string hash() const;                             // its SHA-256
   void save(const std::string& path) const;
 
   // Appends the tokens of the front of `text`, and returns that front's bytes: all, or about a megabyte. It cuts
@@ -61,7 +57,6 @@ class Tokeniser {
  private:
   Kind kind_;
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string_view, TokenId> ids_;  // of characters; into tokens_, which never changes
   std::string json_;
   index_t named_;
   TokenId end_of_text_ = -1;
@@ -74,10 +69,5 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
 
 [[nodiscard]] TokeniserPointer byte_tokeniser();
-// Makes a tokeniser from characters without "unknown", which is token 0. FileError with `place` when one is empty,
-// occurs twice, or is not one code point.
-[[nodiscard]] TokeniserPointer character_tokeniser(std::vector<std::string> characters, const std::string& place);
-// Returns a sentence that counts the `ids` of unknown text; empty if there are none.
-[[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
 
 }  // namespace whence::language

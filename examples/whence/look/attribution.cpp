@@ -181,7 +181,6 @@ Attribution::Numbers Attribution::add_bias(index_t layer, const std::string& nam
   return add_part(layer, name, std::move(rows));
 }
 
-// Returns the norm of `of`.
 Attribution::Numbers Attribution::add_norm(
     index_t layer, const std::string& name, const Norm& norm, const Numbers& of) {
   FixedNorm fixed{norm.weight().to_vector(), norm.bias().defined() ? norm.bias().to_vector() : Numbers(), {}};

@@ -33,7 +33,6 @@ struct Asked {
 // Returns the logit of `answer` at `token`. -1: the last token that has a target. "": the target, or the likeliest answer
 // where there is no target. Throws InputError if there is no such token or answer.
 [[nodiscard]] Asked asked_of(const Forward& forward, index_t token = -1, const std::string& answer = "");
-// Returns the likeliest answer other than asked.answer.
 [[nodiscard]] index_t other_answer(const Forward& forward, const Asked& asked);
 
 struct LogitPart {
@@ -111,7 +110,6 @@ struct LensAnswer {
 // Returns the page's data: for every token that has a target, the target and the likeliest other answers. Null if there are
 // no logits.
 [[nodiscard]] Json logits_json(const Inspection& inspection, PageNumbers& numbers);
-// Sentences that describe the two tables.
 [[nodiscard]] std::string attribution_words(const Forward& forward, const Asked& asked);
 [[nodiscard]] std::string lens_words(const Forward& forward, const Asked& asked);
 

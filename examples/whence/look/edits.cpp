@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <sstream>
 #include <tuple>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
-#include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"

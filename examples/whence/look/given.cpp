@@ -1,4 +1,4 @@
-#include "examples/whence/look/given.h"
+#include "examples/whence/look/subject.h"
 
 #include <algorithm>
 #include <cmath>

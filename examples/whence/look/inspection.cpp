@@ -10,12 +10,10 @@
 #include "autograd/ops.h"
 #include "examples/whence/machine/memory.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
 
-// Returns the last name of a path.
 std::string leaf_of(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 double largest(const std::vector<double>& numbers) {

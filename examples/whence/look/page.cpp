@@ -34,9 +34,9 @@ std::string document_of(const Subject& subject, double loss, const Json& data, c
   Table facts({"fact", ""});
   for (const auto& [name, value] : subject.facts) facts.row({name, value});
   facts.row({"loss", digits(loss, 6)});
-  std::string body = to_text("<aside>",
-      report::table_html({.title = "Facts about this pass", .note = "", .table = facts, .folded = true}), "</aside>\n");
-  body +=
+  const std::string body =
+      "<aside><details><summary>Facts about this pass</summary>\n<div class=\"scroll\">" + facts.html() +
+      "</div>\n</details>\n</aside>\n"
       "<noscript><p>A script inside this file draws the maps, and scripts are switched off here.</p></noscript>\n"
       "<main id=\"look\"></main>\n";
   std::string scripts = data_element("id=\"look-data\"", data);

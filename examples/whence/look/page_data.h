@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "examples/whence/cli/json.h"
-#include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/story.h"
 

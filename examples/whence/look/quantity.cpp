@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/capture.h"
 #include "examples/whence/verify/probe_names.h"
 #include "tensor/error.h"
 

@@ -5,7 +5,6 @@
 
 #include "autograd/inspect/capture.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/text.h"
 #include "examples/whence/look/place.h"
 #include "tensor/error.h"
 

@@ -37,7 +37,6 @@ struct Weights {
   [[nodiscard]] std::string file() const { return folder / "weights.safetensors"; }
 };
 
-// Finds the weights that `options` name.
 Weights weights_of(const SubjectOptions& options) {
   const Weights trained{options.run, false, "the end of training"};
   if (options.step == 0 && fs::exists(trained.file())) return trained;
@@ -255,7 +254,7 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   subject.asks = "This is a text. After each token the answer is the next token.";
   std::string where = options.prompt.empty() ? place : options.prompt;
   if (!about.empty()) {
-    std::string before, read;  // unless the tokens do not spell the text, for example because of unknown words
+    std::string before, read;  // unless the tokens do not spell the text, for example those of a token file
     for (auto id = ids.begin(); id <= end; ++id) (id < begin ? before : read) += run.tokeniser->token(*id);
     if (text.starts_with(before + read))
       where += to_text(before.empty() ? "" : to_text(" and ", before.size(), " bytes on"), ", ", read.size(), " bytes");
@@ -265,10 +264,6 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.prompt.empty() && end + 1 != ids.end())
     subject.facts.emplace_back(
         "note", to_text(ids.end() - end - 1, " tokens at its end are not read: --length reads more"));
-  if (std::string note =
-          language::note_on_unknown(*run.tokeniser, {&*begin, static_cast<std::size_t>(end + 1 - begin)});
-      !note.empty())
-    subject.facts.emplace_back("note", std::move(note));
   return subject;
 }
 
@@ -487,11 +482,8 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
           Json{{"text", passage.text}, {"place", passage.place}, {"about", passage.about}}.line();
     }
   } else {
-    for (const char* name : {"data", "test-data"}) {
-      std::istringstream all(record.option(name));
-      for (std::string file; std::getline(all, file, ',');)
-        if (!file.empty()) keep(file);
-    }
+    for (const char* name : {"data", "test-data"})
+      for (const std::string& file : path_list_of(record.option(name))) keep(file);
   }
   return files;
 }

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/look/given.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/transformer.h"
 
@@ -21,7 +20,7 @@ struct SubjectOptions {
   std::string run;          // folder that `train` wrote; or a scheme, "cope(p_max=8)": a random model of two layers
   std::string text = {};    // file to read, for language models; empty: corpus.h, passage_to_read
   std::string prompt = {};  // text to read instead of a file
-  std::string given = {};   // file of q, k and v (given.h), for a scheme
+  std::string given = {};   // file of q, k and v, for a scheme
   std::string set = {};     // a test set of the task; empty: the first
   std::int64_t sample = 0;  // index of the sequence in that set
   std::int64_t length = 0;  // at most this many tokens; 0: the model's training length
@@ -31,6 +30,13 @@ struct SubjectOptions {
   bool own_text = false;  // the command takes no text other than the run's own
   std::int64_t skip = 0;  // number of tokens of the text, or of sequences of a task, to skip
   index_t most_parameters = std::numeric_limits<index_t>::max();  // of the model; checked before it is made
+};
+
+// Queries, keys and values from a file, in place of those that the model computes.
+struct Given {
+  Tensor q, k, v;    // [1 h t d]
+  Tensor cotangent;  // [1 h t d], the gradient of the output; ones if the file has none
+  Tensor x;          // [1 t h*d], the input of attention; undefined if the file has none
 };
 
 // The model's answers at a token with a target.
@@ -73,6 +79,14 @@ struct Subject {
   // Returns the same subject with a copy of the model, and of `given`, in f64.
   [[nodiscard]] Subject in_doubles() const;
 };
+
+// Reads a safetensors file with q, k and v, each [h t d] or [1 h t d]. Optional: cotangent of the same shape, and x, [t h*d]
+// or [1 t h*d]. Throws InputError if a tensor is missing, unknown, of a wrong shape, or not finite.
+[[nodiscard]] Given read_given(const std::string& file, DType dtype);
+
+// Returns the sum of output * cotangent of the model's first layer, a scalar. The given tensors become leaves of the graph.
+// REQUIRES: the output projection is the identity
+[[nodiscard]] Tensor loss_of_given(const Transformer& model, const Given& given);
 
 // Throws InputError if a model would have more than `most` parameters. They are counted without making the model.
 void require_small(const TransformerOptions& model, index_t most);

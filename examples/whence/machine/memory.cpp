@@ -18,7 +18,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "nn/layers/module.h"
-#include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/error.h"
 

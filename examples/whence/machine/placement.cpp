@@ -1,9 +1,7 @@
 #include "examples/whence/machine/placement.h"
 
 #include "examples/whence/cli/numbers.h"
-#include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
-#include "tensor/kernels.h"
 
 namespace whence {
 

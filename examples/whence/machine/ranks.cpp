@@ -30,7 +30,6 @@ void take_gpu(const Launch& launch) {
   ::setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(launch.local_rank) % gpus.size()].c_str(), 1);
 }
 
-// Reads a whole number from the environment.
 int number_of(const Environment& environment, const char* name, const char* otherwise = "1") {
   const std::string text = environment(name).value_or(otherwise);
   const std::optional<int> value = parse_number<int>(text);

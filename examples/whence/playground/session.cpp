@@ -2,9 +2,7 @@
 
 #include <limits>
 #include <new>
-#include <optional>
 
-#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/edits.h"
@@ -90,7 +88,6 @@ Json schemes() {
 
 }  // namespace
 
-// A model and its last look.
 class Learner {
  public:
   Learner() = default;

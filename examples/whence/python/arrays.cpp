@@ -14,7 +14,6 @@ namespace {
 
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 
-// The dtypes that arrays and tensors share.
 const std::vector<std::pair<DType, nb::dlpack::dtype>>& dtypes() {
   static const std::vector<std::pair<DType, nb::dlpack::dtype>> all{{DType::f32, nb::dtype<float>()},
       {DType::f64, nb::dtype<double>()}, {DType::i32, nb::dtype<std::int32_t>()},

@@ -1,4 +1,4 @@
-// Arrays of numpy or PyTorch as tensors, without a copy, and tensors as such arrays.
+// Arrays of numpy or PyTorch as tensors, without a copy, and tensors as such arrays; and the parts of the module.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -30,5 +30,10 @@ class Results {
   bool of_torch_;
   std::set<const std::byte*> seen_;
 };
+
+// Parts of the module, each of one file: the benches' cases; a run of `whence train`, or a scheme, with its model and one
+// pass of it looked into.
+void declare_benches(nanobind::module_& module);
+void declare_loaded_run(nanobind::module_& module);
 
 }  // namespace whence

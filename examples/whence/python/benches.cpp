@@ -1,12 +1,11 @@
 // Cases of the benches for Python, which alternates them with other code (examples/experiments/beside_torch.py).
-#include "examples/whence/python/benches.h"
+#include "examples/whence/python/arrays.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "examples/whence/bench/attention_core.h"
-#include "examples/whence/python/arrays.h"
 #include "nn/scheme.h"
 #include "nn/training/precision.h"
 #include "tensor/cpu/threads.h"

@@ -1,4 +1,4 @@
-#include "examples/whence/python/loaded_run.h"
+#include "examples/whence/python/arrays.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -15,7 +15,6 @@
 #include "examples/whence/look/patch.h"
 #include "examples/whence/look/place.h"
 #include "examples/whence/look/tables.h"
-#include "examples/whence/python/arrays.h"
 #include "examples/whence/run/run_record.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"

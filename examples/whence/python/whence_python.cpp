@@ -12,8 +12,6 @@
 #include "autograd/recording.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/python/arrays.h"
-#include "examples/whence/python/benches.h"
-#include "examples/whence/python/loaded_run.h"
 #include "examples/whence/verify/comparison.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/probe_run.h"
@@ -93,7 +91,6 @@ const CheckedOp& op_named(const std::string& name) {
   return *find_checkable(name).op;
 }
 
-// Throws an error that names the argument.
 void require_fit(const CheckedOp& op, const CheckedSample& sample, const std::vector<Tensor>& inputs) {
   if (inputs.size() != sample.inputs.size()) {
     throw InputError(op.name, ": ", inputs.size(), " inputs given; ", sample.inputs.size(), " required, as in sample '",

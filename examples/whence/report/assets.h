@@ -6,9 +6,8 @@
 
 namespace whence::report {
 
-extern const std::string_view picture_style;  // of pictures, and named colours
-extern const std::string_view style_sheet;    // of pages; includes picture_style
-extern const std::string_view look_style;     // additions to page.css for `look`'s page
+extern const std::string_view style_sheet;  // of pages
+extern const std::string_view look_style;   // additions to page.css for `look`'s page
 // Modules of `look`'s page (examples/whence/look/viewer/). All go into one async function.
 extern const std::span<const std::string_view> look_scripts;
 extern const std::string_view playground_style;  // additions for the playground (examples/whence/playground/page/)

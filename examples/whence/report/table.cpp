@@ -124,12 +124,4 @@ std::string Table::html() const {
   return out + "</tbody></table>";
 }
 
-std::string report::table_html(const PageTable& table) {
-  const char* const folded = table.folded ? "<details><summary>" : "<section><h3>";
-  return to_text(folded, escape(table.title), table.folded ? "</summary>\n" : "</h3>\n", "<div class=\"scroll\">",
-      table.table.html(), "</div>\n",
-      table.note.empty() ? "" : "<div class=\"note\"><p>" + escape(table.note) + "</p>\n</div>\n",
-      table.folded ? "</details>\n" : "</section>\n");
-}
-
 }  // namespace whence

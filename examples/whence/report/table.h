@@ -30,15 +30,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-namespace report {
-
-struct PageTable {
-  std::string title, note;
-  Table table;
-  bool folded = false;  // closed until the reader opens it
-};
-
-[[nodiscard]] std::string table_html(const PageTable& table);
-
-}  // namespace report
 }  // namespace whence

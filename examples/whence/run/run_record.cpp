@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"

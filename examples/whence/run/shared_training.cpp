@@ -8,7 +8,6 @@
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
-#include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <utility>
 
 #include "autograd/inspect/observers.h"
 #include "autograd/ops.h"
@@ -22,7 +21,6 @@
 #include "examples/whence/run/shared_training.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
-#include "nn/training/training.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
 #include "tensor/ranks/ranks.h"
@@ -219,20 +217,6 @@ void declare(Fields& options, TrainingOptions& training) {
       .flag("check-finite", &training.check_finite,
           {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
            "alone"});
-  constexpr const char* validations = "metrics.jsonl has each validation; --keep-checkpoints 0 keeps weights around it";
-  constexpr const char* in_cpp = "nn/training has it, for a program of your own";
-  for (const auto& [gone, advice] : {std::pair{"keep-best", validations}, {"patience", validations},
-           {"validation-sequences", "a validation reads 256"}, {"optimizer", in_cpp}, {"momentum", in_cpp},
-           {"nesterov", in_cpp}, {"decay-share", in_cpp}, {"accept-damaged", "restore the file from a copy"},
-           {"look-every", "whence look RUN --checkpoints 8 shows causes during training"},
-           {"dump-set", "--dump prints sequences of training"},
-           {"from", "the options of a run.json repeat its run, --resume RUN continues it"},
-           {"cuda-graph", "a GPU's steps are recorded if they can be; --check-finite prevents it"},
-           {"communicator", "MPI carries what ranks exchange"},
-           {"processes", "mpirun -n 4 whence train ... or srun starts ranks"},
-           {"merges", "examples/experiments/tokens.py makes a token file, which train reads"},
-           {"rank-limit", "WHENCE_RANK_LIMIT=SECONDS in the environment"}})
-    options.elsewhere(gone, advice);
 }
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {

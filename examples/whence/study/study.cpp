@@ -29,7 +29,6 @@ void declare(Fields& line, ModelChoice& choice) {
       .text("scheme", &choice.scheme,
           {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
               .known = scheme_names()})
-      .elsewhere("list-schemes", "whence schemes lists them")
       .integer("dim", &choice.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
       .integer("layers", &choice.layers, Count{1, 128}, {"blocks", "", "choose at least one layer"})
       .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})

@@ -12,7 +12,6 @@
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/tasks/dump.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -21,7 +20,6 @@ namespace {
 
 using tasks::Task;
 
-// Returns one line of results.jsonl.
 Json record_of(const Task& task, const SetScore& score, const std::string& scheme, const TrainingResult& trained,
     std::uint64_t seed) {
   Json record{
@@ -44,7 +42,6 @@ Json questions_of(const SetScore& score) {
       {"wrong", score.model.wrong_by_sequence}};
 }
 
-// Makes a row for every test set.
 Table table_of(const Task& task, const std::vector<SetScore>& scores) {
   Table table({"test set", "token error %", "sequence error %", "tokens", "best guess, " + task.metric()});
   for (const SetScore& score : scores)
@@ -71,6 +68,55 @@ void append(std::string& bytes, const tasks::Batch& batch) {
   for (const tasks::Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
     for (const std::int64_t token : *tokens)
       for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(token >> shift);
+  }
+}
+
+// Shows the model's input, and then the answers that it has to find.
+std::string text_of(const Task& task, const tasks::Row& row) {
+  std::string text, answers;
+  const bool causal = task.model().causal;
+  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
+    const std::int64_t answer = row.graded[i];
+    text += task.text(row.inputs[i]);
+    const bool shown = causal && i + 1 < row.inputs.size() && row.inputs[i + 1] == answer;  // the next input
+    if (answer != tasks::no_target && !shown) answers += task.answer_text(answer);
+  }
+  return answers.empty() ? text : text + " -> " + answers;
+}
+
+Json line_about(const std::string& name, const Task& task, const std::vector<std::string>& sets, std::uint64_t seed) {
+  Json options{Json::Fields()};
+  for (const auto& [option, value] : task.description()) {
+    const auto number = parse_number<double>(value);
+    const auto whole = parse_number<std::int64_t>(value);
+    options.add(option, whole ? Json(*whole) : number ? Json(*number) : Json(value));
+  }
+  const TransformerOptions model = task.model();
+  std::vector<std::string> vocabulary, answers;
+  for (index_t token = 0; token < model.vocabulary; ++token) vocabulary.push_back(task.text(token));
+  for (index_t token = 0; token < model.outputs; ++token) answers.push_back(task.answer_text(token));
+  Json about{{"task", name}, {"seed", seed}, {"set", "training"}, {"sets", sets}, {"options", options},
+      {"vocabulary", vocabulary}};
+  if (!answers.empty()) about.add("answers", answers);
+  return about;
+}
+
+Json line_of(const Task& task, const tasks::Row& row, std::int64_t number) {
+  return {{"sequence", number}, {"tokens", row.inputs}, {"targets", row.targets}, {"graded", row.graded},
+      {"text", text_of(task, row)}};
+}
+
+// `--dump`: prints a line about the training set, then `count` sequences: the model's input, the targets, the graded
+// tokens, and a text for people. `batch_size` is training's, whose batches may share a length.
+void dump(const std::string& name, const Task& task, std::int64_t count, std::uint64_t seed, index_t batch_size) {
+  std::vector<std::string> sets{"training", "validation"};
+  for (const tasks::TestSet& set : task.test_sets()) sets.push_back(set.name);
+  std::cout << line_about(name, task, sets, seed).line() << '\n';
+  std::int64_t written = 0;
+  for (std::int64_t step = 1; written < count; ++step) {
+    const tasks::Batch batch = task.training_batch(seed, step, batch_size);
+    for (index_t row = 0; row < batch.sequences && written < count; ++row, ++written)
+      std::cout << line_of(task, batch.row(row), written).line() << '\n';
   }
 }
 
@@ -106,7 +152,7 @@ class TaskStudyOptions final : public StudyOptions {
   }
   void settle(const Fields& fields, const TrainingOptions&) override { task_ = make_(fields); }
   bool shows_data(std::uint64_t seed) const override {
-    if (dump_ > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
+    if (dump_ > 0) dump(name(), *task_, dump_, seed, sizes_.batch);
     return dump_ > 0;
   }
   std::unique_ptr<Study> make(const Fields&, const TrainingOptions&) const override {

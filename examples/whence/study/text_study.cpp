@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <optional>
 
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
@@ -32,7 +31,6 @@ void say(const char* part, const LanguageScore& score, const std::string& prefix
   if (words) record.add(prefix + "perplexity_per_word", score.perplexity_per_word);
 }
 
-// Writes a line for each length.
 void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores,
     index_t train_length, double bytes_per_token) {
   for (const LengthScore& at : scores) {
@@ -182,7 +180,8 @@ class TextStudyOptions final : public StudyOptions {
       if (model.options.causal) names.push_back(model.name);
     fields.heading("Text");
     language::declare(fields, options_.corpus);
-    fields.text("tokeniser", &options_.tokeniser, {"bytes, or a file of kind characters; a token file has its own"});
+    fields.text(
+        "tokeniser", &options_.tokeniser, {"bytes, or the list of a text of token numbers; a token file has its own"});
     fields.heading("Windows")
         .integer("length", &options_.length, Count{1, 1 << 20}, {"training length", "tokens"})
         .integer("batch", &options_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "windows"})
@@ -214,10 +213,6 @@ class TextStudyOptions final : public StudyOptions {
     for (const char* size : {"dim", "layers", "heads", "kv-heads"})
       fields.refuse_unless(size, options_.model.empty(), "beside --model, which has its sizes");
     fields.refuse_unless("tokeniser", !is_token_file(options_.corpus.data), "beside a token file, which has its own");
-    for (const char* gone : {"words", "bpe"})
-      if (options_.tokeniser == gone)
-        fields.refuse("tokeniser", "bytes, or a file of kind characters,",
-            "examples/experiments/tokens.py makes a token file for --data of a text and any tokenizer.json");
     vocabulary_ = TextStudy::tokeniser_of(options_)->vocabulary();
     const bool validates = training.validate_every > 0 || options_.corpus.validation_share > 0;
     fields.refuse_unless("validation-windows", validates, "validation text");

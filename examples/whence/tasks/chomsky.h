@@ -35,7 +35,6 @@ inline constexpr std::int64_t modulus = 5;  // for all arithmetic here
 
 // Returns `answer`, the end, and zeros up to `length` symbols.
 Tokens terminated(Tokens answer, std::size_t length);
-// Returns each character as a symbol.
 std::vector<std::string> symbols_of(std::string_view characters);
 
 // Whole numbers of any length as binary digits, least significant first, no zeros at the end except in {0}.

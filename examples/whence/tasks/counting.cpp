@@ -3,7 +3,6 @@
 // Each operation is set (weight 1), increment (7) or pass (50); values end at 10. Their number is uniform on 3 ... 512.
 // As in the authors' code, only the last 512 tokens of a sequence are kept. This may lose the set that decides the
 // answer; --block 0 keeps all. A training set of fixed size has a new order in every epoch.
-#include <algorithm>
 #include <array>
 #include <map>
 #include <numeric>

@@ -36,8 +36,7 @@ class FlipFlop final : public DrawnTask {
   };
   static void declare(Fields& line, Options& options) {
     line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"string length, an even number", "tokens"})
-        .choice("targets", &options.targets, {"reads", "all"}, {"positions with a loss: reads, or all"})
-        .elsewhere("answers", "predictions are symbols of the whole vocabulary");
+        .choice("targets", &options.targets, {"reads", "all"}, {"positions with a loss: reads, or all"});
   }
 
   FlipFlop(const Options& options, const Fields&) : options_(options) {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
-#include "examples/whence/cli/fields.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -157,9 +155,7 @@ const TaskInfo& find_task(const std::string& name) {
     if (info.name == name) return info;
     names.push_back(info.name);
   }
-  const auto meant = nearest_name(name, names);
-  throw InputError("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
-      meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks");
+  refuse_name("task", name, names);
 }
 
 std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options) {

@@ -6,7 +6,6 @@
 #include "autograd/backward.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/compare.h"
-#include "nn/attention/plan.h"
 #include "nn/decoding.h"
 #include "tensor/error.h"
 #include "tensor/random.h"

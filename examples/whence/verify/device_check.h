@@ -20,7 +20,6 @@ struct DeviceDisagreement {
 
 [[nodiscard]] DeviceDisagreement device_disagreement(const CheckedOp& op, DType dtype);  // over all samples
 
-// Returns the largest difference allowed in this dtype.
 [[nodiscard]] double device_tolerance(DType dtype);
 
 // The columns of the conformance matrix on a device: by the reference executor in f32, f16 and bf16, by strips, token by token, and by tiles.

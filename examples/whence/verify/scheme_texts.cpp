@@ -17,7 +17,6 @@ void add(std::vector<std::string>& texts, const std::string& text) {
   if (std::find(texts.begin(), texts.end(), canonical) == texts.end()) texts.push_back(canonical);
 }
 
-// Returns values of an option other than its default.
 std::vector<std::string> other_values(const SchemeOption& option, index_t length) {
   std::vector<std::string> values;
   for (const std::string& choice : option.choices)

@@ -45,14 +45,13 @@ const std::string probe = "probe --out out --in in --scheme ", cope = probe + "c
                   edges = "look run --explain ";
 
 const std::vector<Refusal> rows{
-    {"trian", 2, "whence: \"trian\""},
+    {"trian", 2, "command: 'trian'"},
     {"bench", 2, "0 benches given"},
     {"schemes coep", 2, "'coep': 'coep'"},
-    {"tasks flop_flop", 2, "task 'flop_flop':"},
+    {"tasks flop_flop", 2, "task: 'flop_flop'"},
     {"train", 2, "no task"},
     {"train flip_flop --heads 3", 2, "--heads: 3 given"},
     {"train flip_flop --scheme rope --dim 12 --heads 4", 2, "rope: width 3"},
-    {"train flip_flop --keep-best", 2, "--keep-best: given"},
     {"train even_pairs --train-to 6 --test-from 8 --test-to 16 --scheme absolute --dim 8 --heads 2 --batch 2", 2,
         "test sets:"},
     {"train flip_flop --dim 16384 --layers 64", 5, "dim 16384, 206G"},
@@ -95,7 +94,6 @@ const std::vector<Refusal> rows{
     {"look run --causes --out out", 2, "--out: out"},
     {edges + "'gates i=1'", 2, "of 0 to 1"},
     {"look cope --checkpoints 2", 2, "--checkpoints:"},
-    {"look cope --playground", 2, "whence playground"},
     {"look cope --given qkv --length 3", 2, "--length: 3 given"},
 };
 

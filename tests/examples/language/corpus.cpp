@@ -128,16 +128,13 @@ TEST_CASE("a text that is one document validates on its end, from a line's begin
   CHECK(has(corpus.summary(), "end of " + file.path));
 }
 
-TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are refused by name") {
+TEST_CASE("an empty text, one byte and too few tokens are refused by name") {
   const BookFile file;
   const std::string empty = file.scratch / "empty.txt", latin = file.scratch / "latin.txt",
                     one = file.scratch / "one.txt";
   write_file(empty, ""), write_file(latin, "fine\ncaf\xE9\n"), write_file(one, "x");
   for (const std::string& path : {empty, file.scratch / "none", std::string("/dev/null"), one})
     CHECK(has(refusal({.data = path}), path + ": "));
-  const auto characters = character_tokeniser({"a", "b", "c"}, "");
-  CHECK(has(
-      refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters), latin + ": line 2, byte 8"));
   const Corpus single({.data = one, .validation_share = 0}, *file.tokeniser);
   CHECK(has(error_text([&] { single.require_window(Part::training, 16); }), "training text: 1 token given; 17"));
   const Corpus whole({.data = latin, .validation_share = 0}, *file.tokeniser);

@@ -19,7 +19,15 @@ using namespace whence::test;
 
 namespace {
 
-// A corpus of `length` characters of "abcd", all for training; tokens 1 to 4, 0 being unknown.
+// Makes a tokeniser of these and the token 0, which no text here has.
+TokeniserPointer listed(const std::string& tokens) {
+  return tokeniser_from_json(
+      R"({"format": "whence tokeniser", "version": 1, "kind": "tokens", "vocabulary": 5, "tokens": ["", )" + tokens +
+          "]}",
+      "here");
+}
+
+// A corpus of `length` tokens, 1 to 4, all for training.
 struct Letters {
   Scratch scratch{"letters"};
   TokeniserPointer tokeniser;
@@ -27,9 +35,9 @@ struct Letters {
 
   explicit Letters(std::size_t length) {
     std::string text;
-    for (std::size_t i = 0; i < length; ++i) text += "abcd"[i < 4 ? i : Stream(1, "letters").below(i, 4)];
+    for (std::size_t i = 0; i < length; ++i) text += {"1234"[i < 4 ? i : Stream(1, "letters").below(i, 4)], ' '};
     write_file(scratch / "text", text);
-    tokeniser = character_tokeniser({"a", "b", "c", "d"}, "here");
+    tokeniser = listed(R"("a", "b", "c", "d")");
     corpus = std::make_unique<Corpus>(CorpusOptions{.data = scratch / "text", .validation_share = 0}, *tokeniser);
   }
 };
@@ -286,7 +294,7 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
   CHECK(saved.tokeniser->hash() == text.tokeniser->hash());
   CHECK(load("reference").model->options().executor == "reference");
 
-  character_tokeniser({"a", "b", "c", "e"}, "here")->save(scratch / tokeniser_file);
+  listed(R"("a", "b", "c", "e")")->save(scratch / tokeniser_file);
   CHECK(has(refusal(), "tokeniser: another"));
   save(*byte_tokeniser());
   CHECK(has(refusal(), "has 256 tokens"));

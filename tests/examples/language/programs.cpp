@@ -18,8 +18,8 @@ using namespace std::string_literals;
 namespace {
 
 // Saves a model with random weights, as training does.
-void save_model(
-    const Scratch& scratch, const std::string& scheme, const TokeniserPointer& tokeniser = byte_tokeniser()) {
+void save_model(const Scratch& scratch, const std::string& scheme) {
+  const TokeniserPointer tokeniser = byte_tokeniser();
   TransformerOptions options = small(scheme);
   options.vocabulary = tokeniser->vocabulary();
   const auto model = random_decoder(options, DType::f32);
@@ -51,19 +51,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
   CHECK(has(done(run + " --tokens 5").err, "rope: 5 tokens"));
 }
 
-TEST_CASE("what a prompt has that the tokeniser does not know is said, by generate and look") {
-  const Scratch scratch("generate-unknown");
-  save_model(scratch, "rope", character_tokeniser({" ", "a", "b", "c", "d", "e", "f", "g", "h"}, "here"));
-  const std::string run = scratch.folder.string(), draw = "generate --tokens 3 --quiet " + run + " --prompt ";
-  CHECK(done(draw + "'abc h'").err.empty());
-  CHECK(has(done(draw + "'abc née'").err, "--prompt: 2 of 7"));
-  const Outcome refused = test::run("generate", {run, "--prompt", "ab\xFF"});
-  CHECK((refused.code == 2 && has(refused.err, "--prompt: byte 2")));
-  CHECK(has(done("look --causes " + run + " --prompt 'abc née'").out, "note 2 of 7"));
-}
-
-TEST_CASE(
-    "a run of a token file keeps the list, reads numbers, and shows tokens; old words are told what does it now") {
+TEST_CASE("a run of a token file keeps the list, reads numbers, and shows tokens") {
   const Workplace here("token-file");
   std::vector<double> ids;
   for (int k = 0; k < 300; ++k) ids.push_back(k % 3);
@@ -82,10 +70,7 @@ TEST_CASE(
     const Outcome refused = ran(command);
     CHECK((refused.code == 2 && has(refused.err, "reads numbers")));
   }
-  write_file("text", "a text of a few words");
-  CHECK(has(ran("train text --tokeniser bpe").err, "tokens.py makes"));
   CHECK(has(ran("train t.safetensors --tokeniser bytes").err, "token file"));
-  CHECK(has(ran("tokenize --data text").err, "tokens.py does"));
 }
 
 TEST_CASE("generate: a terminal gets no character that acts, a file gets the text as it is") {

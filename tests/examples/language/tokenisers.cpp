@@ -78,15 +78,14 @@ TEST_CASE("UTF-8: a stream gives whole characters only, and the same text howeve
 TEST_CASE("every kind: there and back, byte for byte, also after saving and loading") {
   const Scratch scratch("kinds");
   const std::string text = soup(3000, 5, letters), numbers = "0 3\n1 2 2\t1\n";
-  const auto kinds = {byte_tokeniser, +[] { return character_tokeniser(letters, "here"); },
-      +[] { return listed(R"("a", " b\u00c3", "\u00a9\u0000\"", "<|endoftext|>")", 6); }};
+  const auto kinds = {
+      byte_tokeniser, +[] { return listed(R"("a", " b\u00c3", "\u00a9\u0000\"", "<|endoftext|>")", 6); }};
   for (const auto& make : kinds) {
     const TokeniserPointer tokeniser = make();
     CAPTURE(tokeniser->kind());
     const bool listed = tokeniser->reads_numbers();
     const TokenIds ids = tokeniser->encode(listed ? numbers : text);
     CHECK(tokeniser->decode(ids) == (listed ? "a<|endoftext|> b\xC3\xA9\0\"\xA9\0\" b\xC3"s : text));
-    CHECK(std::count(ids.begin(), ids.end(), tokeniser->unknown()) == 0);
     tokeniser->save(scratch / "tokeniser.json");
     const TokeniserPointer loaded = load_tokeniser(scratch / "tokeniser.json");
     CHECK(loaded->kind() == tokeniser->kind());
@@ -98,20 +97,11 @@ TEST_CASE("every kind: there and back, byte for byte, also after saving and load
   }
 }
 
-TEST_CASE("bytes take every byte; characters name the place of the first that is no UTF-8") {
+TEST_CASE("bytes take every byte; a token outside the vocabulary is no text") {
   std::string all;
   for (int k = 0; k < 512; ++k) all += static_cast<char>(k * 7 + k / 256);
   CHECK(byte_tokeniser()->decode(byte_tokeniser()->encode(all)) == all);
-  const std::string reason = error_text([&] { (void)character_tokeniser({"a", "b", "c"}, "here")->encode("ab\xC3!"); });
-  CHECK_MESSAGE(has(reason, "2: not UTF-8"), reason);
-}
-
-TEST_CASE("what is not in the vocabulary is unknown, and decodes as U+FFFD") {
-  const TokeniserPointer characters = character_tokeniser({"a", "b", "n"}, "here");
-  CHECK(characters->vocabulary() == 4);
-  CHECK(characters->encode("bad") == TokenIds{2, 1, 0});
-  CHECK(characters->decode(TokenIds{2, 1, 0}) == "ba\uFFFD");
-  for (const TokenId beyond : {4, -1}) CHECK_THROWS_AS((void)characters->decode(TokenIds{1, beyond}), Error);
+  for (const TokenId beyond : {256, -1}) CHECK_THROWS_AS((void)byte_tokeniser()->decode(TokenIds{1, beyond}), Error);
 }
 
 TEST_CASE("a text longer than a part is encoded as if it were one") {
@@ -126,8 +116,7 @@ TEST_CASE("a text longer than a part is encoded as if it were one") {
   CHECK(tokens->encode(numbers) == ids);
   TokenIds first;
   CHECK(tokens->encode_part(numbers, first) < numbers.size());
-  for (const auto& tokeniser : {byte_tokeniser(), character_tokeniser(letters, "here")})
-    CHECK(tokeniser->decode(tokeniser->encode(text)) == text);
+  CHECK(byte_tokeniser()->decode(byte_tokeniser()->encode(text)) == text);
 }
 
 TEST_CASE("a run of a token file reads numbers: anything else is refused with its place and what to do") {
@@ -152,13 +141,11 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
   std::vector<std::pair<std::string, const char*>> rows{{"", "no file"},
       {R"({"format": "whence tokeniser", "version": 2, "kind": "bytes"})", "'version' is 2"},
       {head + R"("syllables"})", "kind 'syllables'"}, {head + R"("words"})", "tokens.py makes"},
-      {head + R"("tokens"})", "field 'tokens'"}, {head + R"("characters", "characters": ["a", "a"]})", "1 is entry 0"},
+      {head + R"("tokens"})", "field 'tokens'"},
       {head + R"("tokens", "tokens": ["a", "\u0100"], "vocabulary": 2})", "a token has the character 256"}};
   for (const char* vocabulary : {"1", "99999999", "2.5"})
     rows.emplace_back(
         to_text(head, R"("tokens", "tokens": ["a", "b"], "vocabulary": )", vocabulary, "}"), "'vocabulary' is");
-  for (const char* symbol : {"ab", ""})
-    rows.emplace_back(to_text(head, R"("characters", "characters": [")", symbol, "\"]}"), "no single");
   for (const auto& [content, part] : rows) {
     write_file(path, content);
     const std::string reason = error_text([&] { (void)load_tokeniser(path); });

@@ -197,7 +197,7 @@ TEST_CASE("logit: the command, on a run of train") {
   CHECK(has(done("look --patch 'pattern layer=0 head=1' --from 1 --causes --lens " + run).out, "layer 0"));
   for (const auto& [words, part] : std::vector<std::pair<Arguments, std::string>>{{{"--patch", "output"}, "--from"},
            {{"--patch", "output", "--from", "1", "--causes"}, "many passes"}, {{"--from", "1", "--lens"}, "--patch"},
-           {{"--patch", "output", "--from", "one"}, "\"one\" given"}, {{"--from-sample", "1"}, "--from 7"}})
+           {{"--patch", "output", "--from", "one"}, "\"one\" given"}})
     CHECK_MESSAGE(has(test::run("look", Arguments{run} + words).err, part), part);
   CHECK(has(done("look --patch output --from " + run + " " + run).out, "output layer=0 head=1"));
 }

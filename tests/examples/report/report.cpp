@@ -9,7 +9,7 @@ using test::count, test::has;
 
 TEST_CASE("report: hostile text stays text, and nothing refers to the outside") {
   const std::string evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'single' \xFF\xFE";
-  const std::string table = table_html({evil, evil, whence::Table({evil, evil}).row({evil, evil})});
+  const std::string table = Table({evil, evil}).row({evil, evil}).html();
   const std::string text = document(evil, "", table, "<script>" + safe_in_script("\"" + evil + "\"") + "</script>");
   CHECK((count(text, "<script") == 1 && count(text, "</script") == 1));
   CHECK(has(text, "default-src 'none'"));

@@ -298,7 +298,6 @@ TEST_CASE("compare: files and maps of names that do not fit are refused") {
   write(scratch / "mine", {{"a", normal({2}, "a")}});
   CHECK(has(ran(probe).err, "; there: a"));
   CHECK(ran("compare " + scratch / "in").code == 2);
-  CHECK(has(ran("probe --scheme none --in x --against y").err, "whence compare"));
 }
 
 TEST_CASE("compare RUN: the run's model on its tokens, or on those of the file, beside the file") {

@@ -150,7 +150,6 @@ function show_facts({ facts, errors, answers, scheme, problem }, learner) {
   answers.textContent = answers_of(learner);
 }
 
-// Says how the model answers the sequence of the maps.
 function answers_of({ look: seen, edits }) {
   if (!seen) return "";
   const asked = seen.run.predictions.filter(Boolean);

@@ -142,10 +142,9 @@ export function extremes_of(cells, hidden) {
   return low <= high ? [low, high] : [0, 0];
 }
 
-// Makes a sheet. It may begin at a later token, and its cells may be pools of `step` tokens each way.
 export function sheet(fields) {
   const extremes = extremes_of(fields.cells, fields.hidden);
-  return { hidden: null, causes: null, marks: [], note: "", tells: null, row_from: 0, column_from: 0, step: 1,
+  return { hidden: null, causes: null, marks: [], note: "", tells: null,
            row_labels: labels_of(fields.row_axis, fields.run), column_labels: labels_of(fields.column_axis, fields.run),
            shared: () => extremes, ...fields, extremes, pictures: new Map() };
 }

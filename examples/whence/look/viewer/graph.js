@@ -52,7 +52,6 @@ function pictured(graph) {
 // ---- Places in the picture
 const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
 const letters = 7.3;  // the width of a letter in bold
-// Returns the width for a name and a norm.
 const wanted_width = ({ name, path, norm }) =>
   clamped(16 + letters * Math.max(name.length, path ? shown(norm).length : 7), 70, 190);
 const is_leaf = ({ kind }) => kind === "parameter";

@@ -59,7 +59,7 @@ export function geometry(sheet, cell, { axes = true, bar = axes } = {}) {
   // space of two cells.
   const stagger = font + 1 > cell && wide <= 3, token_width = longest(sheet.row_labels) * letter;
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;
-  const digits = String(row_index(sheet, sheet.rows - 1)).length, number_width = 0.602 * small() * digits;
+  const digits = String(sheet.rows - 1).length, number_width = 0.602 * small() * digits;
   const left = Math.ceil(3 + gap + number_width + token_width * (stagger ? 2 : 1));
   const right = 2 + Math.max(0, Math.ceil((number_width - cell) / 2));  // for the last column's number
   const top = Math.ceil(5 + small() + (wide ? upright ? font * (stack ? 2 : 1) : token_across : 0));
@@ -102,7 +102,7 @@ function label_row(context, g, sheet, row, ink) {
 
 function number_row(context, g, sheet, row, ink) {
   const x = g.left - 2 - g.gap - g.token_width * (g.stagger ? 2 : 1);
-  write(context, row_index(sheet, row), x, middle_of_row(g, row), { font: small(), ink, align: "right" });
+  write(context, row, x, middle_of_row(g, row), { font: small(), ink, align: "right" });
 }
 
 function label_column(context, g, sheet, column, ink) {
@@ -117,7 +117,7 @@ function label_column(context, g, sheet, column, ink) {
 }
 
 const number_column = (context, g, sheet, column, ink) =>
-  write(context, column_index(sheet, column), g.left + (column + 0.5) * g.cell, small() / 2 + 1, { font: small(), ink });
+  write(context, column, g.left + (column + 0.5) * g.cell, small() / 2 + 1, { font: small(), ink });
 
 function paint_bar(context, g, sheet, range) {
   const y = g.top + g.height + 8, stops = palette(sheet.scale), width = Math.round(clamped(g.width, 110, 460));
@@ -225,17 +225,11 @@ function mark_labels(context, g, sheet, row, column, x, y) {
 
 // ---- Cells
 // cell_of returns the cursor's cell in a sheet; place_of returns a cell's part of the state.
-const row_index = (sheet, row) => sheet.row_from + row * sheet.step;
-const column_index = (sheet, column) => sheet.column_from + column * sheet.step;
-export function cell_of(sheet, at) {
-  const along_rows = index_along(sheet.row_axis, sheet.rows, at) - sheet.row_from;
-  const row = is_row(sheet) ? 0 : Math.floor(along_rows / sheet.step);
-  return { row, column: Math.floor((at[key_of(sheet.column_axis)] - sheet.column_from) / sheet.step) };
-}
+export const cell_of = (sheet, at) => ({
+  row: is_row(sheet) ? 0 : index_along(sheet.row_axis, sheet.rows, at), column: at[key_of(sheet.column_axis)] });
 
 export const place_of = (sheet, { row, column }) => ({
-  ...(is_row(sheet) ? {} : kept_along(sheet.row_axis, sheet.rows, row_index(sheet, row))),
-  [key_of(sheet.column_axis)]: column_index(sheet, column) });
+  ...(is_row(sheet) ? {} : kept_along(sheet.row_axis, sheet.rows, row)), [key_of(sheet.column_axis)]: column });
 const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 
 // Returns the cell under a pointer event as a place, or null outside the map.
@@ -259,19 +253,15 @@ export const cause_text = (sheet, at) => sheet.run.causes[cause_at(sheet, at)]?.
 
 // ---- Panels
 // A map with its name, the value under the cursor, a caption, and its numbers as a table for readers who cannot see it.
-// A click and Enter also call `open`; `over` paints on the picture.
-export function map_figure(sheet, cell, { numbers = false, causes = false, pick, open, over } = {}) {
+export function map_figure(sheet, cell, { numbers = false, causes = false, pick } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`,
     "data-hatched": sheet.hidden?.some(Boolean) || null, "aria-label":
-    `${sheet.title}: ${map_label(sheet)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
+    `${sheet.title}: ${map_label(sheet)}; arrow keys move the cell cursor` });
   const panel = { canvas, sheet };
-  paint_base(panel, geometry(sheet, cell, { bar: !causes }), { numbers: numbers && cell >= 16, causes, over });
-  follow_pointer(canvas, (event) => place_under(panel, event), (place) => {
-    (pick ?? choose)(place);
-    open?.();
-  });
-  canvas.addEventListener("keydown", on_map_keys(sheet, pick, open));
+  paint_base(panel, geometry(sheet, cell, { bar: !causes }), { numbers: numbers && cell >= 16, causes });
+  follow_pointer(canvas, (event) => place_under(panel, event), pick);
+  canvas.addEventListener("keydown", on_map_keys(sheet, pick));
   followers.push((at) => {
     paint_cursor(panel, at);
     value.textContent = causes ? cause_text(sheet, at) : text_at(sheet, at);
@@ -316,11 +306,10 @@ const words_of = ({ caption, equation: text, line }) => [caption, caption && tex
 
 // Keys move the selected cell, also into masked cells, which are worth knowing too. End goes to the row's last unmasked
 // cell: the diagonal of a causal model.
-export function on_map_keys(sheet, pick = choose, open) {
+export function on_map_keys(sheet, pick = choose) {
   const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [-10, 0],
-    PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns], ...(open ? { Enter: [0, 0] } : {}) };
+    PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns] };
   return on_keys((key) => moves[key], ([down, right], key) => {
-    if (key === "Enter") return open();
     const now = cell_of(sheet, state), row = clamped(now.row + down, 0, sheet.rows - 1);
     let column = clamped(now.column + right, 0, sheet.columns - 1);
     while (key === "End" && column > 0 && hidden_at(sheet, row, column)) --column;
@@ -333,9 +322,9 @@ export const table_behind = (sheet, words = (row, column) => value_at(sheet, row
   folded("as a table", () => sheet_table(sheet, words));
 function sheet_table(sheet, words) {
   const columns = counted(sheet.columns);
-  const name = (labels, k, index) => labels ? [`${index} `, token_text(labels[k])] : [index];
-  const headings = columns.map((column) => name(sheet.column_labels, column, column_index(sheet, column)));
-  const lines = counted(sheet.rows).map((row) => [name_cell(name(sheet.row_labels, row, row_index(sheet, row))),
+  const name = (labels, index) => labels ? [`${index} `, token_text(labels[index])] : [index];
+  const headings = columns.map((column) => name(sheet.column_labels, column));
+  const lines = counted(sheet.rows).map((row) => [name_cell(name(sheet.row_labels, row)),
     ...columns.map((column) => right_cell(words(row, column)))]);
   const table = table_of([word_of(sheet.row_axis), ...headings], lines);
   return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" });
@@ -345,8 +334,8 @@ function sheet_table(sheet, words) {
 export const label_of = (axis, index) => labels_of(axis) ? token_name(index) : String(index);
 export function where(sheet, at) {
   const { row, column } = cell_of(sheet, at), along = (axis, index) => [`${word_of(axis)} `, label_of(axis, index)];
-  const rows = is_row(sheet) ? [] : [...along(sheet.row_axis, row_index(sheet, row)), ", "];
-  return [...rows, ...along(sheet.column_axis, column_index(sheet, column))];
+  const rows = is_row(sheet) ? [] : [...along(sheet.row_axis, row), ", "];
+  return [...rows, ...along(sheet.column_axis, column)];
 }
 
 export function values_readout(sheets, at) {

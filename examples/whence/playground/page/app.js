@@ -29,7 +29,6 @@ const play = button("Play", "play", toggle, { class: "play" });
 const step = button("Step", "step", () => step_once());
 const again = button("Start again", "again", () => begin_all({}));
 
-// Begins all models anew, with these sizes changed.
 async function begin_all(change) {
   await pause();
   size_problem.textContent = "";
@@ -194,7 +193,6 @@ async function restore(link, begin_at_run) {
   update({ view: link.view ?? (embedded_run && others.length ? others[0] : bench_view).key });
 }
 
-// Begins a new engine, and its models anew.
 async function restart() {
   start_engine();
   say("A new engine begins.");
