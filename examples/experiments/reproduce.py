@@ -279,7 +279,8 @@ def fold(summary: str, text: str) -> str:
 def made(table: SimpleNamespace, record: SimpleNamespace) -> str:
     """How a table was made: its notes, date, machine and program."""
     notes = f"{table.note} {table.presets.get(record.preset, PRESET)['why']}".strip()
-    return f"{notes} Made {', '.join(record.facts[name] for name in ('date', 'machine', 'vectors', 'program') if name in record.facts)}."
+    return f"{notes} Made {', '.join(record.facts[name] for name in ('date', 'machine', 'vectors', 'program') if name in record.facts)}" + (
+        f", OpenBLAS kernels of {record.facts['blas']}." if "blas" in record.facts else ".")
 
 
 def numbers_beside(table: SimpleNamespace, record: SimpleNamespace) -> str:
@@ -419,14 +420,15 @@ def measured(table: SimpleNamespace, runs: pd.DataFrame) -> tuple[str, dict]:
     return {field: text for text, field in MEASURES.items()}[measure], numbers
 
 
-def machine_of(device: str) -> tuple[str, str]:
-    """The machine in words, and the part on which the bits depend: the processor's vectors, or the GPU."""
+def machine_of(device: str) -> dict[str, str]:
+    """The machine in words, and the parts on which the bits depend: the processor's vectors and the kernels of OpenBLAS, or the GPU."""
     facts = dict(line.split(maxsplit=1) for line in lab.printed("doctor") if " " in line.strip())
     machine = f"{facts['processor'].partition(',')[0]}, {facts['threads'].split()[0]} threads"
     if device != "cpu" and not facts["gpu"].startswith("none"):
         gpu = facts["gpu"].partition(" (")[0]
-        return f"{machine}; {gpu}", gpu
-    return machine, next((name for name in ("avx512", "avx2") if name in facts["build"].lower().replace("-", "")), "plain")
+        return {"machine": f"{machine}; {gpu}", "vectors": gpu}
+    return {"machine": machine, "vectors": next((name for name in ("avx512", "avx2") if name in facts["build"].lower().replace("-", "")), "plain"),
+            "blas": facts["blas"].rpartition(" core ")[2]}
 
 
 def seconds_in(folder: pathlib.Path) -> float:
@@ -439,8 +441,8 @@ def seconds_in(folder: pathlib.Path) -> float:
 
 def trained(table: SimpleNamespace, runs: pd.DataFrame, options: argparse.Namespace, more: dict[str, Any]) -> SimpleNamespace:
     """Trains unfinished runs, and returns the record."""
-    record, (machine, vectors) = blank_record(table.name, options.preset), machine_of(options.device)
-    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": lab.printed("--version")[0], "machine": machine, "vectors": vectors}
+    record = blank_record(table.name, options.preset)
+    record.facts = {"date": time.strftime("%F %R", time.gmtime()), "program": lab.printed("--version")[0], **machine_of(options.device)}
     if len(runs):
         runs = lab.train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
         measure, record.numbers = measured(table, runs)
@@ -460,9 +462,9 @@ def checked(now: SimpleNamespace, then: SimpleNamespace, rows: list[str], drawn:
     differ = [cell for cell in {**then.numbers, **now.numbers} if (cell in now.numbers or not rows or cell[0] in rows)
               and said(now, cell) != said(then, cell)]
     print("".join(f"differs: {', '.join(cell)}: {said(now, cell)}; recorded: {said(then, cell)}\n" for cell in differ), end="")
-    comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
-    print(f"{now.table}: " + ("other numbers than recorded, of the same vectors" if differ and comparable else
-                              "recorded with other vectors or of another text: cannot be compared" if differ else
+    comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "blas", "text"))
+    print(f"{now.table}: " + ("other numbers than recorded, of the same vectors and OpenBLAS kernels" if differ and comparable else
+                              "recorded with other vectors or kernels, or of another text: cannot be compared" if differ else
                               f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit" if now.numbers else
                               "no number is recorded"))
     if (figure := then.facts.get("figure", "")) and (PAPERS / figure).is_file():
@@ -495,6 +497,8 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
         then: SimpleNamespace | None) -> int:
     """Trains one table, prints its results and those of its commands, then checks and keeps it. Returns the exit code."""
     print(f"{table.name}: {table.what} ({table.place})")
+    if then and "blas" in then.facts:
+        os.environ["OPENBLAS_CORETYPE"] = then.facts["blas"]  # any x86 processor can run the kernels of an older one
     if len(runs):
         print(f"{len(runs)} runs, preset {options.preset}; as\n  {lab_words(table, options.preset, more, options.seeds)}")
     print(f"{table.note} {table.presets.get(options.preset, PRESET)['why']}".strip(), flush=True)
@@ -513,7 +517,7 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     elif options.record:
         there = read_records(options.record / "recorded.jsonl") if (options.record / "recorded.jsonl").exists() else {}
         kept = there.get((record.table, record.preset)) if options.row else None
-        if kept and any(kept.facts.get(name) != record.facts.get(name) for name in ("lab", "vectors", "text")):
+        if kept and any(kept.facts.get(name) != record.facts.get(name) for name in ("lab", "vectors", "blas", "text")):
             raise Refused(f"--row: rows given that were not made as those in {options.record}; all rows required")
         if kept:
             record.facts["core-seconds"] = f"{2 * seconds_of(record, SimpleNamespace(facts=kept.facts)):.1f}"
@@ -599,7 +603,7 @@ def main(words: list[str] | None = None) -> int:
     add("--out", default="runs/reproduce", help="folder of all runs and results; the same command continues (runs/reproduce)")
     add("--record", type=pathlib.Path, help="folder: keep recorded.jsonl and README.md there; without a NAME: rewrite README.md")
     add("--records", default=RECORDED, metavar="FILE", help="another recorded.jsonl for --list, --recorded and --check")
-    add("--check", action="store_true", help="fail if the numbers differ from the recorded ones; needs the same vectors of the processor")
+    add("--check", action="store_true", help="fail if the numbers differ from the recorded ones, made with the record's kernels of OpenBLAS; needs its vectors")
     add("--quiet", action="store_true", help="no progress")
     return reproduce(parser.parse_args(words))
 

@@ -1,5 +1,6 @@
 """The papers' tables (examples/experiments/reproduce.py): tests/pytest tests/examples/experiments/reproduce.py"""
 import math
+import os
 import re
 
 import pytest
@@ -159,6 +160,7 @@ def test_a_table_is_trained_kept_and_checked(ran, tmp_path):
     times = lambda: {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}
     before, check = times(), [*command, "--check", "--records", file]
     assert " 32 numbers are as recorded on " in ran(*check)[1].splitlines()[-1]
+    assert os.environ["OPENBLAS_CORETYPE"] == record.facts["blas"] and f"core {record.facts['blas']}" in "".join(lab.printed("doctor"))
     assert ran(*check, "--row", "CoPE")[1].splitlines()[-1].startswith("cope/table2-flip_flop: 12 numbers are as recorded")
     assert times() == before  # nothing is trained twice
     whole = file.read_text()
