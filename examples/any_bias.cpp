@@ -1,8 +1,11 @@
 // DAPE's network f can be ALiBi, KERPLE, or any other function of the distance (arXiv:2405.14722, section 3), by weights
 // that need no training. Its base is ALiBi, whose bias -m d in head 0 names the distance d: hidden unit n is
-// leaky_relu(d - n), a line that breaks at n, and f is a sum of such lines. Prints the biases of two heads, and f's.
+// leaky_relu(d - n), a line that breaks at n, and f is a sum of such lines, which meets any function at whole distances.
+// Prints the biases of two heads, and f's. A constant (b2) is left out, because the softmax drops it.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string>
 
 #include "autograd/recording.h"
 #include "nn/attention/attend.h"
@@ -17,7 +20,8 @@ double wanted(int head, int d) { return head == 0 ? -0.3 * d : -2 * std::log1p(0
 
 int main() {
   const NoGrad values_only;
-  const auto scheme = parse_schemes("dape(alibi, form=concat, width=12)")[0].make({.dim = 1, .heads = heads});
+  const auto scheme = parse_schemes("dape(alibi, form=concat, width=" + std::to_string(units) + ")")[0].make(
+      {.dim = 1, .heads = heads});
   const auto parameters = scheme->parameters();  // hidden.weight, hidden.bias, output.weight, output.bias
   const auto numbers = [&](std::size_t k) { return parameters[k].tensor.data<float>(); };
   for (const Module::Parameter& each : parameters) std::fill_n(each.tensor.data<float>(), each.tensor.numel(), 0.0F);
@@ -26,13 +30,13 @@ int main() {
     numbers(1)[n] = static_cast<float>(-n);
   }
   // Between n and n + 1, f rises by 0.99 (w_0 + ... + w_n) + 0.01 (w_0 + ... + w_last): a unit passes a hundredth below 0.
+  // So w_n is (rise(n) - rise(n-1)) / 0.99. The sum of all w is the last rise, which leaves w_0.
   for (int head = 0; head < heads; ++head) {
     const auto rise = [&](int n) { return wanted(head, n + 1) - wanted(head, n); };
     for (int n = 0; n < units; ++n) {
       const double first = rise(units - 1) - (rise(units - 1) - rise(0)) / 0.99,
                    w = n == 0 ? first : (rise(n) - rise(n - 1)) / 0.99;
       numbers(2)[head * units + n] = static_cast<float>(w);
-      numbers(3)[head] += static_cast<float>(0.01 * w * n);
     }
   }
   const Tensor zeros = Tensor::zeros({1, heads, length, 1}), value = Tensor::zeros({1, heads, length, length});

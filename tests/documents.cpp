@@ -161,7 +161,7 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
       to_text("Of their ", sums[0], " tables, figures and statements ", sums[1],
           " are trained again at a laptop's size, on novels and on "
           "our own source in place of the papers' corpora; ",
-          sums[2], " are computed, with nothing to compare; ", sums[3],
+          sums[2], " are computed, without a verdict; ", sums[3],
           " are not made, because they need many GPUs or other people's data or services (")));
   CHECK(sums[0] == sums[1] + sums[2] + sums[3]);
 }

@@ -191,9 +191,9 @@ def regime(column: dict) -> tuple:
 
 
 def at_a_guess(table: SimpleNamespace, record: SimpleNamespace, method: str, column: str) -> bool:
-    """True if our errors of a method are those of a guess, within a tenth, and the paper's are not: nothing is won over such a baseline."""
-    least = 0.9 * record.numbers.get((GUESS, column), {}).get(0, math.nan)
-    return table.printed.get((method, column), (math.nan,))[0] < least <= np.mean(list(record.numbers[method, column].values()))
+    """True if our errors of a method are those of a guess, within a tenth, and not all answers are wrong in the paper, too."""
+    least, printed = 0.9 * record.numbers.get((GUESS, column), {}).get(0, math.nan), table.printed.get((method, column), (math.nan,))[0]
+    return least <= np.mean(list(record.numbers[method, column].values())) and not printed >= 100
 
 
 def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
@@ -208,11 +208,11 @@ def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
             means = [[float(np.mean([number(of(method, column)[seed]) for column in columns])) for seed in of(method, columns[0])
                       if all(seed in of(method, column) for column in columns)] for method in (pair[::-1] if table.higher_is_better else pair)]
             found = decide(*means)
-            if any(at_a_guess(table, record, pair[1], column) for column in columns):
-                found = OPEN, f"{pair[1]} is at a guess here, and not in the paper", math.nan
+            if found[0] == HOLDS and any(at_a_guess(table, record, pair[1], column) for column in columns):
+                found = OPEN, f"{pair[1]} is at a guess here", math.nan  # nothing is won over such a baseline
             first = both(pair, at, table.columns)[0]
             key = at[:4], *((table.methods[method][0], *list(of(method, first).values())[:3]) for method in pair)
-            rows.append((*pair, lengths(table, record, columns), *found, np.mean(means[0]) > np.mean(means[1]), key))
+            rows.append((*pair, lengths(table, record, columns), *found, all(means) and np.mean(means[0]) > np.mean(means[1]), key))
         else:
             rows.append((*pair, lengths(table, record, claimed), UNTRAINED, "", math.nan, False, (table.name, *pair, at)))
     return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "reversed", "key"]).astype({"p": float})
@@ -231,8 +231,8 @@ def by_chance(found: pd.DataFrame) -> str:
     undecided = found[found.verdict == OPEN]
     holds, does_not, still, still_not = [int((verdicts == verdict).sum()) for verdicts in (found.verdict, left) for verdict in (HOLDS, DOES_NOT)]
     return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
-            f"would hold; {holds} hold here and {does_not} do not. Corrected for the number of tests (Benjamini-Hochberg), {still} hold and "
-            f"{still_not} do not. In {undecided.reversed.sum()} of the {len(undecided)} that are not decided our means have the other order.")
+            f"would hold; {holds} hold here, and not: {does_not}. Corrected for the number of tests (Benjamini-Hochberg), {still} hold, and "
+            f"not: {still_not}. In {undecided.reversed.sum()} of the {len(undecided)} that are not decided our means have the other order.")
 
 
 BESIDE = "method", "column", "ours, mean (s.d.)", "seeds", "paper"
@@ -253,6 +253,7 @@ def beside(table: SimpleNamespace, record: SimpleNamespace, only: list[str] | No
 def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> str:
     """The same as text, and the verdicts."""
     text, found = f"{pd.DataFrame(beside(table, record, only), columns=BESIDE).to_string(index=False)}\n", judged(table, record)
+    found = found[found.verdict != UNTRAINED] if only else found
     order = found.reversed.map({True: "reversed", False: ""})
     text += f"\n{found.assign(order=order).drop(columns=['p', 'reversed', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
     return "\n".join([text, *record.printed])
@@ -263,10 +264,11 @@ def markdown(head: str, rows: Iterable[Iterable]) -> str:
 
 
 def over_lengths(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> lab.Figure:
-    """Our numbers over the tested length, a curve for each method."""
-    found = pd.DataFrame([(method, seed, table.columns[column]["times"] * trained_on(table, record, column), value)
+    """Our numbers over the tested length, a curve for each method and training length."""
+    found = pd.DataFrame([(method, length := trained_on(table, record, column), seed, table.columns[column]["times"] * length, value)
                           for method in only or table.methods for column in table.columns
-                          for seed, value in record.numbers.get((method, column), {}).items()], columns=["scheme", "seed", "tested length", "value"])
+                          for seed, value in record.numbers.get((method, column), {}).items()],
+                         columns=["scheme", "trained on", "seed", "tested length", "value"])
     if (found["tested length"] == 0).any() or found.empty:
         raise Refused(f"--picture: {table.name} given; a table over lengths required")
     return lab.lines(found, "tested length", "value", record.facts["measure"])
@@ -286,7 +288,7 @@ def made(table: SimpleNamespace, record: SimpleNamespace) -> str:
 def numbers_beside(table: SimpleNamespace, record: SimpleNamespace) -> str:
     """How a table was made, and our numbers with the paper's behind a stroke, as Markdown."""
     cells = {(method, column): f"{ours} / {paper}" for method, column, ours, _, paper in beside(table, record) if ours != "-"}
-    columns, methods = (list(dict.fromkeys(names)) for names in zip(*((column, method) for method, column in cells)))
+    methods, columns = (list(dict.fromkeys(cell[k] for cell in cells)) for k in (0, 1))
     return f"{made(table, record)} As `{record.facts.get('lab')}`.\n\n" + markdown(" | ".join(["", *columns]), (
         [method, *(cells.get((method, column), "") for column in columns)] for method in methods))
 
@@ -297,7 +299,8 @@ def listing(papers: SimpleNamespace, records: Records) -> str:
         how = ", ".join(table.presets) or ("commands" if table.run else f"not made. {table.note}")
         text += f"{table.name:<28}{table.what} ({table.place}); {how}\n"
         for record in (record for (name, _), record in records.items() if name == table.name):
-            holds = f", {(found.verdict == HOLDS).sum()} of {len(found)} hold" if len(found := judged(table, record)) else ""
+            found = [verdict for verdict in judged(table, record).verdict if verdict != UNTRAINED]
+            holds = f", {found.count(HOLDS)} of {len(found)} hold" if found else ""
             text += f"{'':28}recorded {record.preset} {record.facts.get('date', '')[:10]}, {time_text(seconds_of(record))} on two cores{holds}\n"
     return text.rstrip("\n")
 
@@ -310,8 +313,10 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     kept = {name: next((records[name, preset] for preset in table.presets or ["mini"] if (name, preset) in records), None)
             for name, table in papers.tables.items()}
     found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True)
-    found["first"], once = found.groupby("key").table.transform("first"), found[~found.duplicated("key")]
-    found["mark"] = (corrected(once.p) >= 0.05).reindex(found.index, fill_value=False).map({True: "†", False: ""}).where(found.verdict != OPEN, "")
+    found["ours"], found["first"] = found.table.map(lambda name: papers.tables[name].ours).astype(bool), found.groupby("key").table.transform("first")
+    once = found[~found.duplicated("key")]
+    by_luck = pd.concat([corrected(once.p[once.ours == ours]) for ours in (False, True)]) >= 0.05
+    found["mark"] = by_luck.reindex(found.index, fill_value=False).map({True: "†", False: ""}).where(found.verdict != OPEN, "")
     found["mark"] = found.mark.where(~(found.reversed & (found.verdict == OPEN)), "‡")
     found["mark"] += [f" [{first}]" if first != table else "" for first, table in zip(found["first"], found.table)]
     counts = pd.crosstab(once.table, once.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
@@ -319,14 +324,14 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     of = lambda names, kind: [name for name in names if papers.tables[name].kind == kind and (kept[name] or kind == "not made")]
     own = {paper: [name for name in papers.tables if name.startswith(f"{paper}/")] for paper in papers.titles}
     texts = "; ".join(sorted({record.facts.get("text", "") for record in records.values()} - {""}))
-    page = (f"{page_head()}Texts: {texts}.\nTimes are for all runs of a table on two cores. Runs that tables of one day share count in each, but were "
-            "trained once.\n\n")
+    page = (f"{page_head()}Texts: {texts}.\nTimes are for all runs of a table on two cores. Runs that tables share count in each, but were trained "
+            "once.\n\n")
     page += markdown("paper | rows | trained and compared | computed | not made | comparisons | hold | do not | not decided at this size | "
                      "not trained | two cores", [
         [papers.titles[paper], len(names), *(len(of(names, kind)) for kind in KINDS), *counts.loc[names].sum(),
          time_text(seconds_of(*map(kept.get, names)))]
         for paper, names in ((paper, [name for name in names if not papers.tables[name].ours]) for paper, names in own.items())])
-    page += f"\n{by_chance(once[[not papers.tables[name].ours for name in once.table]])}\n"
+    page += f"\n{by_chance(once[~once.ours])}\n"
     for paper, names in own.items():
         compared, computed, missing = (of(names, kind) for kind in KINDS)
         page += f"\n## {papers.titles[paper]}\n\n"
@@ -340,7 +345,7 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
         page += "\n" + markdown("table or figure | comparison | holds for | does not hold for | not decided for | not trained for", [
             [name, f"{better} over {'; '.join(others)}", *at] for (name, better, *at), others in rows.items()])
         page += "\n" + "".join(fold(f"{name}: our numbers / the paper's", numbers_beside(papers.tables[name], kept[name])) for name in compared)
-        page += "\nComputed, with nothing to compare:\n\n" * bool(computed)
+        page += "\nComputed, without a verdict:\n\n" * bool(computed)
         for name in computed:
             table, record = papers.tables[name], kept[name]
             figure = record.facts.get("figure", "")
@@ -373,14 +378,15 @@ def lab_words(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: 
 
 def runs_of(table: SimpleNamespace, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce",
             device: str = "auto") -> pd.DataFrame:
-    """The grid of a table, where `more` replaces options of the preset. Folders are named by all options, so that two tables with the same run train
-    it once."""
+    """The grid of a table, where `more` replaces options of the preset. Folders are named by all options and by what the bits depend on, so that two
+    tables with the same run train it once."""
     if preset not in table.presets:
         raise Refused(f"--preset: {preset} given; one of those of {table.name} required: {', '.join(table.presets)}")
     at, vary = table.presets[preset], {name: lab.parts(values) for name, values in (axis.split("=") for axis in table.vary)}
     runs = lab.grid(at["tasks"] or table.task, at["schemes"] or table.schemes, seeds=seeds or at["seeds"], vary=vary,
                     settings={**lab.settings_of(at["set"]), **more}, preset=at["lab"], out=f"{out}/runs", equal_tokens=table.same_tokens)
-    facts = [json.dumps([run.wanted["subject"], run.wanted["options"], run.wanted["data"], device]).encode() for run in runs.itertuples()]
+    machine = list(machine_of(device).values())[1:]
+    facts = [json.dumps([run.wanted["subject"], run.wanted["options"], run.wanted["data"], device, *machine]).encode() for run in runs.itertuples()]
     runs["folder"] = [f"{out}/runs/{run.task}/{pathlib.Path(run.folder).name}-{hashlib.sha256(fact).hexdigest()[:12]}"
                       for run, fact in zip(runs.itertuples(), facts)]
     return runs
@@ -418,6 +424,17 @@ def measured(table: SimpleNamespace, runs: pd.DataFrame) -> tuple[str, dict]:
                     if value is not None and not (method == GUESS and math.isnan(value)):
                         numbers.setdefault((method, name), {})[0 if method == GUESS else run["seed"]] = value
     return {field: text for text, field in MEASURES.items()}[measure], numbers
+
+
+NATIVE = os.environ.get("OPENBLAS_CORETYPE")
+
+
+def take_kernels(then: SimpleNamespace | None, options: argparse.Namespace) -> None:
+    """With --check on a processor with the record's vectors, OpenBLAS takes the record's kernels. Otherwise it takes those that it would."""
+    fits = options.check and then and then.facts.get("vectors") == machine_of(options.device)["vectors"]
+    os.environ.pop("OPENBLAS_CORETYPE", None)
+    if wanted := then.facts.get("blas") if fits else NATIVE:
+        os.environ["OPENBLAS_CORETYPE"] = wanted
 
 
 def machine_of(device: str) -> dict[str, str]:
@@ -497,8 +514,7 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
         then: SimpleNamespace | None) -> int:
     """Trains one table, prints its results and those of its commands, then checks and keeps it. Returns the exit code."""
     print(f"{table.name}: {table.what} ({table.place})")
-    if then and "blas" in then.facts:
-        os.environ["OPENBLAS_CORETYPE"] = then.facts["blas"]  # any x86 processor can run the kernels of an older one
+    take_kernels(then, options)
     if len(runs):
         print(f"{len(runs)} runs, preset {options.preset}; as\n  {lab_words(table, options.preset, more, options.seeds)}")
     print(f"{table.note} {table.presets.get(options.preset, PRESET)['why']}".strip(), flush=True)
@@ -548,6 +564,7 @@ def planned(papers: SimpleNamespace, name: str, options: argparse.Namespace, the
     if table.reads:
         more |= {"data": options.data if table.reads == "text" else options.code}
     if table.presets and not options.recorded:
+        take_kernels(then, options)
         runs = runs_of(table, options.preset, more, options.seeds, options.out, options.device)
         here = [not options.row or any(stands_at(run, table, row) for row in options.row) for run in runs.to_dict("records")]
         if not any(here):
@@ -564,6 +581,8 @@ def reproduce(options: argparse.Namespace) -> int:
     papers, records = read_papers(), read_records(options.records)
     if options.seeds < 0 or options.jobs < 0:
         raise Refused(f"--seeds, --jobs: {options.seeds}, {options.jobs} given; 0 or more required")
+    if options.picture and not options.recorded:
+        raise Refused("--picture: given without --recorded; both required")
     page = options.record / "README.md" if options.record else None
     if page and page.exists() and not page.read_text(encoding="utf-8", errors="replace").startswith(page_head().split(",")[0]):
         raise Refused(f"--record: {page} is there and is no page of records; another folder required")

@@ -180,8 +180,8 @@ class TextStudyOptions final : public StudyOptions {
       if (model.options.causal) names.push_back(model.name);
     fields.heading("Text");
     language::declare(fields, options_.corpus);
-    fields.text(
-        "tokeniser", &options_.tokeniser, {"bytes, or the list of a text of token numbers; a token file has its own"});
+    fields.text("tokeniser", &options_.tokeniser,
+        {"bytes, or a tokeniser.json of kind tokens for a text of token numbers; a token file has its own"});
     fields.heading("Windows")
         .integer("length", &options_.length, Count{1, 1 << 20}, {"training length", "tokens"})
         .integer("batch", &options_.batch, Count{1, 65536}, {"batch size; times --accumulate per step", "windows"})
