@@ -88,6 +88,12 @@ def test_recorded(tmp_path):
         again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
         with refused(words):
             reproduce.read_records(again)
+    cope = records["cope/table2-flip_flop", "paper"].numbers["CoPE", "OOD"]
+    assert f"(CoPE of ours at that size, one seed: {cope[0]:.2f})" in (lab.ROOT / "README.md").read_text()
+    solved = {method: sum(error < 1 for (who, column), errors in records["cope/table7-shapes", "mini"].numbers.items() if "In-dist" in column
+                          and who == method for error in errors.values()) for method in ("CoPE", "RoPE", "Absolute PE")}
+    assert (f"{solved['CoPE']} of CoPE's 24 runs end below 1 %, {solved['RoPE']} of RoPE's, and {solved['Absolute PE']} of those with absolute"
+            in papers.tables["cope/table7-shapes"].presets["mini"]["why"])
     found = pd.concat([reproduce.judged(papers.tables[record.table], record).assign(table=record.table) for record in records.values()])
     assert {"dape/table5", "dape/protocol"} <= {*found.table[found.duplicated("key")]}  # the runs of dape/figure2 again
     for (name, _), record in records.items():  # every record has what its row's class says
@@ -107,6 +113,8 @@ def test_lengths_of_a_regime_are_one_test(tables_of):
     assert list(found.column) == ["64 bytes (a)", "64 to 1 024 bytes (b and c)"] and not found.duplicated("key").any(), found
     logs = [[np.mean([math.log(number(method, column, seed)) for column in "bc"]) for seed in range(3)] for method in (0, 1)]
     assert found.p[1] == reproduce.decide(*logs)[2]
+    record.numbers["A", "c"] = {seed: 1e9 + seed for seed in range(3)}
+    assert reproduce.judged(table, record).test[1] == "the lengths or steps have different orders"
 
 
 def test_a_baseline_at_a_guess_decides_nothing(tables_of):
