@@ -232,13 +232,14 @@ TEST_CASE("promises: every promise of tests/README.md names a test that is there
   std::istringstream rows(readme.substr(begin, readme.find("\n\n", begin) - begin));
   for (std::string row; std::getline(rows, row);) {
     if (row.starts_with("| Promise |") || row.starts_with("|---")) continue;
-    const auto holders = all_matches(row, R"x(\[([a-z_/]+\.cpp)\]\(([a-z_/]+\.cpp)\): "([^"]+)")x");
+    const auto holders = all_matches(row, R"x(\[([a-z_/]+\.(?:cpp|py))\]\(([a-z_/]+\.(?:cpp|py))\): "([^"]+)")x");
     for (const auto& holder : holders) {
       const std::string file = holder[2], title = holder[3];
       CHECK(holder[1] == file);
       const std::string text = text_of(root / "tests" / file);
       const bool there = text.find("TEST_CASE(\"" + title) != std::string::npos ||
-                         text.find("TEST_CASE(\n    \"" + title) != std::string::npos;
+                         text.find("TEST_CASE(\n    \"" + title) != std::string::npos ||
+                         text.find("\ndef " + title) != std::string::npos;
       CHECK_MESSAGE(there, file, " has no case that begins with: ", title);
     }
     CHECK_MESSAGE(!holders.empty(), row);

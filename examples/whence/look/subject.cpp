@@ -482,7 +482,7 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
           Json{{"text", passage.text}, {"place", passage.place}, {"about", passage.about}}.line();
     }
   } else {
-    for (const char* name : {"data", "test-data"})
+    for (const char* name : {"data", "test-data", "validation-data"})
       for (const std::string& file : path_list_of(record.option(name))) keep(file);
   }
   return files;

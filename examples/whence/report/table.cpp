@@ -21,18 +21,6 @@ bool looks_like_number(std::string_view cell) {
   return std::ranges::count(others, word) > 0 || parse_number<double>(word).has_value();
 }
 
-// Quotes a cell with a comma, a quotation mark, a line end or outer blanks, and doubles its quotation marks. An apostrophe
-// precedes a cell that spreadsheets would read as a formula.
-std::string csv_cell(const std::string& cell) {
-  if (!cell.empty() && std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos && !looks_like_number(cell))
-    return csv_cell('\'' + cell);
-  const bool blank_ends = cell.starts_with(' ') || cell.ends_with(' ');
-  if (cell.find_first_of(",\"\r\n") == std::string::npos && !blank_ends) return cell;
-  std::string text = "\"";
-  for (const char c : cell) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return text + '"';
-}
-
 }  // namespace
 
 Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}
@@ -84,12 +72,6 @@ std::string Table::text() const {
   };
   std::string result = line(header_) + line(rule);
   for (const auto& cells : rows_) result += line(cells);
-  return result;
-}
-
-std::string Table::csv() const {
-  std::string result = joined(header_, csv_cell, ",") + '\n';
-  for (const auto& cells : rows_) result += joined(cells, csv_cell, ",") + '\n';
   return result;
 }
 

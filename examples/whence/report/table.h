@@ -16,7 +16,6 @@ class Table {
 
   [[nodiscard]] Table without_dashes() const;  // drops columns in which every cell is "-"
   [[nodiscard]] std::string text() const;      // aligned by the display width of characters, not by bytes
-  [[nodiscard]] std::string csv() const;       // RFC 4180, lines ending in "\n"
   [[nodiscard]] std::string json() const;      // an object on a line for each row; numbers as numbers, "-" as null
   [[nodiscard]] std::string html() const;      // a <table> that needs no script; the first column names the row
 

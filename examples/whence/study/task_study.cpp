@@ -252,7 +252,7 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
   return scores;
 }
 
-// The screen shows at most a dozen rows and their average; the files have all.
+// The screen shows at most a dozen rows and their average. The files have all.
 std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
@@ -263,7 +263,6 @@ std::vector<std::string> TaskStudy::test(
     log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
     questions.append(questions_of(score));
   }
-  write_file((training.folder / "results.csv").string(), all.csv());
   Table shown(all.header());
   for (std::size_t set = 0; set < scores.size(); ++set)
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);
@@ -279,7 +278,7 @@ std::vector<std::string> TaskStudy::test(
     std::cout << refused.size() << " of " << scores.size() << " test sets are refused by " << model.scheme()
               << " and have no figures: " << one_line(refused[0]) << '\n';
   if (!unlearned.empty()) std::cout << "no better than the best guess: " << first_few(unlearned, ", ") << '\n';
-  return {"results.jsonl", "results.csv", "questions.jsonl"};
+  return {"results.jsonl", "questions.jsonl"};
 }
 
 Json TaskStudy::tests() const {

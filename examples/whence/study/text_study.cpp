@@ -11,7 +11,6 @@
 #include "examples/whence/machine/models.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
-#include "nn/io/files.h"
 
 namespace whence {
 namespace {
@@ -121,13 +120,11 @@ class TextStudy final : public Study {
         .quiet = training.quiet};
     const std::vector<LengthScore> scores = perplexity_by_length(model, corpus_, lengths, scored_part());
     std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
-    write_file((training.folder / "lengths.csv").string(), length_table(scores).csv());
-    write_file((training.folder / "lengths_delta.csv").string(), delta_table(scores).csv());
     write_windows(questions, scores);
     JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
     log.append(result);
     write_lengths(log, model.scheme(), scores, options_.length, corpus_.bytes_per_token(scored_part()));
-    return {tokeniser_file, "results.jsonl", "questions.jsonl", "lengths.csv", "lengths_delta.csv"};
+    return {tokeniser_file, "results.jsonl", "questions.jsonl"};
   }
 
   Json tests() const override { return {{"measure", "perplexity"}, {"test_sets", Json::List()}}; }

@@ -166,6 +166,16 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   CHECK(has(error(session, playground::question_that_opens({.run = "none/here"}).line()), "no folder"));
 }
 
+TEST_CASE("playground: a page of a run on one's own questions has its files") {
+  const Scratch scratch("own_questions");
+  for (const char* name : {"lines", "test", "valid"})
+    std::ofstream(scratch / name) << R"({"context": "a b", "question": "c", "answer": "d"})" << '\n';
+  done("train jsonl --scheme none --dim 8 --layers 1 --heads 1 --steps 1 --quiet --data " + scratch / "lines" +
+       " --test-data " + scratch / "test" + " --validation-data " + scratch / "valid" + " --out " + scratch / "run");
+  const auto files = look::files_of({.run = scratch / "run"});
+  for (const char* name : {"lines", "test", "valid"}) CHECK_MESSAGE(files.contains(scratch / name), name);
+}
+
 TEST_CASE("playground: a model or a page that is too large is refused before it takes memory") {
   Allocator& memory = memory_of(Device::cpu());
   playground::Session session;
