@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "tensor/error.h"
 #include "tests/support/programs.h"
 
 using namespace whence;
