@@ -276,3 +276,17 @@ TEST_CASE("tiled attention: logits of any finite size give what softmax gives") 
     }
   }
 }
+
+TEST_CASE("tiled attention: in f32 a weight is 0 or so large that its products with gradients are normal") {
+  const index_t tokens = 200;
+  At::Operands x = drawn_operands(tokens, 4, DType::f32);
+  x[At::distance_table] =
+      raw::reshape(Tensor::arange(tokens, DType::f32), {1, tokens}) * -0.5;  // ALiBi's steepest head
+  backward(sum(slice(tiled_attention({}, x).output, 2, tokens - 1, tokens)));
+  index_t zeros = 0;
+  for (const double weight : gradient(x[At::value]).to_vector()) {  // of the last query
+    CHECK((weight == 0 || weight > 1e-30));
+    zeros += weight == 0;
+  }
+  CHECK((zeros > 0 && zeros < 4 * tokens));
+}
