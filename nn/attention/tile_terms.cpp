@@ -31,8 +31,10 @@ const Distances* TileTerms::read(const std::optional<Distances>& wanted) {
   } else if (!distances) {
     distances = wanted, at.lowest = wanted->steps.lowest;
     if (!wanted->diagonal) at.query_step = wanted->steps.query, at.key_step = wanted->steps.key;
-  } else if (!wanted->reads_as(*distances)) {  // drawn or stretched distances: their tables cannot be added
+  } else if (!wanted->reads_as(*distances)) {
     refuse("terms at different positions given; one position of each token required");
+  } else {
+    distances->values = wanted->values;  // of the same pairs, which this scheme may draw or stretch
   }
   return refused.empty() ? &*distances : nullptr;
 }

@@ -322,7 +322,7 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
       record.add("validation_" + name, value);
       text += to_text(", ", name, " ", fixed(value, 2));
     }
-    if (best_step == 0 || validation.score < best_score)
+    if (best_step == 0 || std::isnan(best_score) || validation.score < best_score)
       best_step = static_cast<double>(n), best_score = validation.score;
     folder.log(record);
     progress.note(text);

@@ -78,7 +78,7 @@ class Counting final : public DrawnTask {
     line.integer(
             "variables", &options.variables, Count{1, 26}, {"number that programs may set; the paper has 1, 3 and 5"})
         .integer("operations", &options.operations, Count{3, 1 << 20}, {"largest number in a program"})
-        .integer("pass-weight", &options.pass_weight, Count{0, 1 << 20},
+        .integer("pass-weight", &options.pass_weight, Count{1, 1 << 20},
             {"weight of pass; set has 1, increment 7; tests double it, and take a fifth"})
         .integer("block", &options.block, Count{0, 1 << 24}, {"last ones to keep; 0: all", "tokens"})
         .integer("training-set", &options.training_set, Count{0, 1 << 30},

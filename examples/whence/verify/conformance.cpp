@@ -133,24 +133,29 @@ Cell padding(const Subject& subject) {
 Cell prefix(const Subject& subject) {
   const auto model = subject.model();
   const bool consistent = subject.claims.prefix_consistent;
-  // Drawn positions are for runs of `capacity`. A claim that rows depend on the length gets a run long enough to show it.
-  const Tensor tokens = tokens_of(1, consistent ? capacity : 3 * capacity);
+  // Drawn positions are for runs of `capacity`. A claim that rows depend on the length gets a run long enough to show it,
+  // or the longest that there is: then rows that stay are no failure.
+  const index_t most = consistent ? capacity : std::min(3 * capacity, subject.claims.longest);
+  const Tensor tokens = tokens_of(1, most);
   const double apart =
       largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
+  if (!consistent && most < 3 * capacity && apart <= rounding)
+    return Cell::passed(apart, to_text("in a run of ", most));
   const Cell ends = as_claimed(consistent, apart, rounding, "rows depend on the run's length");
   if (consistent || !subject.claims.sees_no_future || ends.mark == Cell::Mark::failed) return ends;
   // In a run that is continued, rows must change at the claimed lengths, and at no length before or after them.
   const auto [first, last] = subject.claims.changes_rows;
   const auto changed = [&](index_t shorter, index_t longer) {
     const auto run = [&](index_t count) {
-      return rows(logits(*model, rows(tokens, 0, count), Sequence::continued(0, count, 3 * capacity)), 0, shorter);
+      return rows(logits(*model, rows(tokens, 0, count), Sequence::continued(0, count, most)), 0, shorter);
     };
     return largest_difference(run(shorter), run(longer)) > rounding;
   };
   const bool some = first <= last;
-  for (const auto& [shorter, longer] : {std::pair{index_t{2}, some ? first - 1 : 3 * capacity},
-           std::pair{first - 1, first}, std::pair{first, first + 1}, std::pair{first + 1, 3 * capacity}})
-    if (shorter > 0 && changed(shorter, longer) != subject.claims.changes_rows.reached(shorter, longer))
+  for (const auto& [shorter, longer] : {std::pair{index_t{2}, some ? first - 1 : most}, std::pair{first - 1, first},
+           std::pair{first, first + 1}, std::pair{first + 1, most}})
+    if (shorter > 0 && longer <= most &&
+        changed(shorter, longer) != subject.claims.changes_rows.reached(shorter, longer))
       return Cell::failed(
           apart, to_text("a run of ", shorter, " tokens, continued to ", longer, ": the scheme claims otherwise"));
   return ends;

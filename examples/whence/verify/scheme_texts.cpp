@@ -66,6 +66,9 @@ std::vector<std::string> scheme_sums() {
     if (!info.takes_base) names.push_back(info.name);
   for (std::size_t a = 0; a < names.size(); ++a)
     for (std::size_t b = a + 1; b < names.size(); ++b) add(texts, names[a] + " + " + names[b]);
+  for (const char* text : {"kerple + interpolated(alibi, factor=4)", "kerple + randomised(alibi, length=64)",
+           "dape(interpolated(alibi, factor=4), width=3) + kerple", "absolute + cdape(none)"})
+    add(texts, text);  // schemes that count the same pairs' distances differently; rows that depend on a bounded length
   return texts;
 }
 

@@ -2,8 +2,9 @@
 //   beta = sigmoid(x), 0 where the key is not before the query      left_k = left_{k+1} (1 - beta_{k+1})
 //   rest = what is left at the end; with rest_to_self it is the weight of the row's own key, which breaks nothing
 // P sums to 1 or less by itself: there is no largest logit, no sum to divide by, and no o.do. The products replace the
-// paper's sums of logarithms: 1 - beta is computed as beta e^-x, and a product below `nothing_left` is set to 0, and
-// so, exactly, are all that follow. Once that holds for all rows of a block, its other tiles are skipped.
+// paper's sums of logarithms: 1 - beta is computed as beta e^-x, so in f32 it is 0 for x > 60. A product below
+// `nothing_left` is 0, and so, exactly, are all that follow: once all rows of a block are there, its other tiles are
+// skipped.
 // Backward, with dx = P dP at log P:
 //   dscore_k = dx_k - beta_k (dx_k + drest + sum_{l<k} dx_l)
 // The sum runs up the keys, in the opposite direction (kept_scan.h).

@@ -149,8 +149,8 @@ template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T su
 }
 
 // e^x as in tensor/math.h, except that below -60 (f32) or -708 (f64) the result is 0: such a term is negligible next to
-// the largest, which is 1. In f32 its products with gradients would be subnormal, which is slow on x86; ALiBi's distant
-// keys have many. NaN stays NaN.
+// 1, the largest of a softmax and the other summand of a sigmoid. In f32 its products with gradients would be subnormal,
+// which is slow on x86; ALiBi's distant keys have many. NaN stays NaN.
 template <class T> static inline Vector<T> exponential(Vector<T> x) {
   using Of = ExponentialOf<T>;
   constexpr T lowest = sizeof(T) == 4 ? -60 : -708, highest = sizeof(T) == 4 ? 88 : 709;

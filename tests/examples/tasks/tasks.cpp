@@ -235,6 +235,7 @@ TEST_CASE("tasks: counting: lengths, and weights of the operations") {
     std::size_t set;
     double weight;
   };
+  CHECK_THROWS_AS((void)make_task("counting", {"--pass-weight", "0"}), InputError);  // twice and a fifth are equal
   const auto task = make_task("counting", {"--block", "0"});
   for (const Row& expected : {Row{0, 50}, Row{1, 100}, Row{2, 10}}) {
     double passes = 0, sets = 0;

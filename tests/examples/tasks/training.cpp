@@ -140,6 +140,14 @@ TEST_CASE("training: the best validation survives an interrupted run") {
   }
 }
 
+TEST_CASE("training: a score that is NaN is not the best for ever") {
+  OneNumber model;
+  TrainingJob job = upwards_to(1.0, model);
+  int calls = 0;
+  job.validate = [&, score = job.validate] { return calls++ == 0 ? Validation{std::nan(""), {}} : score(); };
+  CHECK(train(job, upwards()).best_step == 10);
+}
+
 TEST_CASE("training: the fingerprint knows other data, and only those") {
   const auto print_of = [](const std::string& options, std::uint64_t seed) {
     return data_fingerprint(*make_task("selective_copy", test::words(options)), seed);

@@ -170,6 +170,28 @@ TEST_CASE("tiles: steps beyond a table add nothing, for tokens in a row and at d
   CHECK(outcome(false)[0].tensor.at({0, 0, 0, 2}) == 0);
 }
 
+TEST_CASE("tiles: with positions that do not ascend, an earlier key with a later position is at distance 0") {
+  const BareAttention scheme("t5(buckets=4, max_distance=6)", {12, 3, 8});
+  draw_parameters(scheme.root(), 4);
+  AttendInputs inputs = random_inputs(scheme, 2, 8, 5, DType::f64);
+  inputs.sequence.positions.query = inputs.sequence.positions.key =
+      Tensor::of({0, 3, 1, 2, 6, 5, 4, 7}, {1, 8}, DType::f64);
+  const auto on = [&](Executor executor) {
+    return output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, 6));
+  };
+  CHECK(apart(on(Executor::reference), on(Executor::tiled)) < 1e-12);
+}
+
+TEST_CASE("tiles: a row whose slope is not finite is not finite either") {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    At::Operands operands = drawn_operands(9, 2);
+    operands[At::column_term] = normal({1, 1, 9}, 7);
+    operands[At::column_slope] = Tensor::of({1, 1, 1, 1, bad, 1, 1, 1, 1}, {1, 1, 9}, DType::f64);
+    const Tensor y = tiled_attention({}, operands).output;
+    for (index_t row = 0; row < 9; ++row) CHECK(std::isfinite(y.at({0, 0, row, 0})) == (row != 4));
+  }
+}
+
 TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is NaN, as in softmax") {
   const index_t tokens = 70;
   const double infinite = std::numeric_limits<double>::infinity();

@@ -12,7 +12,7 @@ template <class T> static inline extent table_row(const QueryBlock<T>& block, ex
   const extent steps =
       p.query_step ? p.query_step[block.b * p.query_step_batch + query] - p.key_step[block.b * p.key_step_batch + key]
                    : p.first_row + query - key;
-  const extent row = steps - p.lowest;
+  const extent row = (p.after == 0 ? max(steps, extent(0)) : steps) - p.lowest;  // as in Steps: causal, 0 or more
   return row >= 0 && row < p.distances ? row : p.distances;
 }
 

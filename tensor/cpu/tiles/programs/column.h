@@ -34,7 +34,8 @@ template <class T> struct Column : Program<T> {
       for (extent i = 0; i < block_rows<T>; ++i) {
         const T x = from[by_key ? min(block.first_token() + min(i, block.rows - 1), p.keys - 1)
                                 : block.first_query + min(i, block.rows - 1)];
-        to[i] = x - x == T(0) ? x : T(0);  // every row that sees a number that is not finite gets it anyway
+        // A row that sees a key whose number is not finite gets it from that key. Its slope is read here alone.
+        to[i] = !by_key || x - x == T(0) ? x : T(0);
       }
     };
     hold(own, At::column_term, true), hold(own_rest, At::column_rest, true), hold(slopes, At::column_slope, false);
