@@ -198,9 +198,12 @@ def at_a_guess(table: SimpleNamespace, record: SimpleNamespace, method: str, col
 
 def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
     """A row for each pair of methods at a regime. One test takes each seed's mean over the columns that the paper compares, of perplexity's logarithm
-    or of another measure. `reversed`: our means have the other order. Equal keys are the same runs at the same regime, in any tables."""
+    or of another measure. A comparison of several lengths or steps holds only if it is so at each. p is that of the test, even if nothing is decided.
+    `reversed`: our means have the other order. `rise`: the worse method's mean at the longest length minus that at the trained one. Equal keys are the
+    same runs at the same regime, in any tables."""
     rows, number = [], math.log if record.facts.get("measure") == "perplexity" else float
     of = lambda method, column: record.numbers.get((method, column), {})
+    mean = lambda method, column: np.mean(list(of(method, column).values()))
     both = lambda pair, at, columns: [column for column in columns if regime(table.columns[column]) == at and all(of(each, column) for each in pair)]
     for *pair, at in dict.fromkeys((better, worse, regime(table.columns[column])) for better, worse, column in table.claims):
         claimed = [column for *methods, column in table.claims if methods == pair and regime(table.columns[column]) == at]
@@ -208,17 +211,19 @@ def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
             means = [[float(np.mean([number(of(method, column)[seed]) for column in columns])) for seed in of(method, columns[0])
                       if all(seed in of(method, column) for column in columns)] for method in (pair[::-1] if table.higher_is_better else pair)]
             found = decide(*means)
-            apart = {np.mean(list(of(pair[0], column).values())) < np.mean(list(of(pair[1], column).values())) for column in columns}
-            if found[0] != OPEN and len(apart) > 1:
-                found = OPEN, "the lengths or steps have different orders", math.nan
+            apart = {mean(pair[0], column) < mean(pair[1], column) for column in columns}
+            if found[0] == HOLDS and len(apart) > 1:
+                found = OPEN, "the lengths or steps have different orders", found[2]
             if found[0] == HOLDS and any(at_a_guess(table, record, pair[1], column) for column in columns):
-                found = OPEN, f"{pair[1]} is at a guess here", math.nan  # nothing is won over such a baseline
-            first = both(pair, at, table.columns)[0]
+                found = OPEN, f"{pair[1]} is at a guess here", found[2]  # nothing is won over such a baseline
+            first, last = both(pair, at, table.columns)[0], columns[-1]
+            near = [column for column, where in table.columns.items() if where == {**table.columns[last], "times": 1} and of(pair[1], column)]
+            rise = mean(pair[1], last) - mean(pair[1], near[0]) if near and table.columns[last]["times"] > 1 else math.nan
             key = at[:4], *((table.methods[method][0], *list(of(method, first).values())[:3]) for method in pair)
-            rows.append((*pair, lengths(table, record, columns), *found, all(means) and np.mean(means[0]) > np.mean(means[1]), key))
+            rows.append((*pair, lengths(table, record, columns), *found, all(means) and np.mean(means[0]) > np.mean(means[1]), rise, key))
         else:
-            rows.append((*pair, lengths(table, record, claimed), UNTRAINED, "", math.nan, False, (table.name, *pair, at)))
-    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "reversed", "key"]).astype({"p": float})
+            rows.append((*pair, lengths(table, record, claimed), UNTRAINED, "", math.nan, False, math.nan, (table.name, *pair, at)))
+    return pd.DataFrame(rows, columns=["better", "worse", "column", "verdict", "test", "p", "reversed", "rise", "key"]).astype({"p": float})
 
 
 def corrected(p: pd.Series) -> pd.Series:
@@ -231,11 +236,13 @@ def corrected(p: pd.Series) -> pd.Series:
 def by_chance(found: pd.DataFrame) -> str:
     """Says how many verdicts chance alone would give, and how many are left after a correction for their number."""
     tests, left = int(found.p.notna().sum()), found.verdict[(corrected(found.p) < 0.05) | found.p.isna()]
-    undecided = found[found.verdict == OPEN]
+    undecided, far = found[found.verdict == OPEN], found.rise[(found.verdict == HOLDS) & found.rise.notna()]
     holds, does_not, still, still_not = [int((verdicts == verdict).sum()) for verdicts in (found.verdict, left) for verdict in (HOLDS, DOES_NOT)]
     return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
             f"would hold; {holds} hold here, {does_not} do{'es' * (does_not == 1)} not. Corrected for the number of tests (Benjamini-Hochberg), {still} hold, "
-            f"{still_not} do{'es' * (still_not == 1)} not. In {undecided.reversed.sum()} of the {len(undecided)} that are not decided our means have the other order.")
+            f"{still_not} do{'es' * (still_not == 1)} not. In {undecided.reversed.sum()} of the {len(undecided)} that are not decided our means have the other order." +
+            f" In {(far <= 0).sum()} of the {len(far)} that hold beyond the trained length the worse method is no worse there than at the trained length: "
+            "it loses nothing by length, so these show a better model alone." * (len(far) > 0))
 
 
 BESIDE = "method", "column", "ours, mean (s.d.)", "seeds", "paper"
@@ -258,7 +265,7 @@ def shown(table: SimpleNamespace, record: SimpleNamespace, only: list[str]) -> s
     text, found = f"{pd.DataFrame(beside(table, record, only), columns=BESIDE).to_string(index=False)}\n", judged(table, record)
     found = found[found.verdict != UNTRAINED] if only else found
     order = found.reversed.map({True: "reversed", False: ""})
-    text += f"\n{found.assign(order=order).drop(columns=['p', 'reversed', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
+    text += f"\n{found.assign(order=order).drop(columns=['p', 'reversed', 'rise', 'key']).to_string(index=False)}\n\n{by_chance(found)}\n" if len(found) else ""
     return "\n".join([text, *record.printed])
 
 
@@ -288,12 +295,17 @@ def made(table: SimpleNamespace, record: SimpleNamespace) -> str:
         f", OpenBLAS kernels of {record.facts['blas']}." if "blas" in record.facts else ".")
 
 
+def transcript(record: SimpleNamespace) -> str:
+    """The printed lines, folded."""
+    return "\n" + fold("what it prints", "\n".join(["```", *record.printed, "```"])) if record.printed else ""
+
+
 def numbers_beside(table: SimpleNamespace, record: SimpleNamespace) -> str:
     """How a table was made, and our numbers with the paper's behind a stroke, as Markdown."""
     cells = {(method, column): f"{ours} / {paper}" for method, column, ours, _, paper in beside(table, record) if ours != "-"}
     methods, columns = (list(dict.fromkeys(cell[k] for cell in cells)) for k in (0, 1))
     return f"{made(table, record)} As `{record.facts.get('lab')}`.\n\n" + markdown(" | ".join(["", *columns]), (
-        [method, *(cells.get((method, column), "") for column in columns)] for method in methods))
+        [method, *(cells.get((method, column), "") for column in columns)] for method in methods)) + transcript(record)
 
 
 def listing(papers: SimpleNamespace, records: Records) -> str:
@@ -353,8 +365,7 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
             table, record = papers.tables[name], kept[name]
             figure = record.facts.get("figure", "")
             page += f"- {name}: {table.what}. {made(table, record)} " + (f"![{table.what}]({figure})" if figure.endswith("g") else figure) + "\n"
-            lines = fold("what it prints", "\n".join(["```", *record.printed, "```"])).splitlines()
-            page += "\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines) + "\n" if record.printed else ""
+            page += "".join(f"  {line}".rstrip() + "\n" for line in transcript(record).splitlines()) + "\n" * bool(record.printed)
         page += "".join(f"\nNot recorded yet: {name}, {papers.tables[name].what}.\n"
                         for name in names if papers.tables[name].kind != "not made" and not kept[name])
         page += "".join(f"\nNot made: {name}, {papers.tables[name].what}. {papers.tables[name].note}\n" for name in missing)
@@ -418,7 +429,7 @@ def measured(table: SimpleNamespace, runs: pd.DataFrame) -> tuple[str, dict]:
     """The measure's name, and the numbers of the finished runs."""
     scores, numbers = lab.scores(runs), {}
     measure = MEASURES[table.measure] if table.measure else scores.measure.iloc[0] if len(scores) else runs.about.iloc[0]["measure"]
-    of_run = dict(iter(scores.groupby("folder")))
+    of_run = dict(iter(scores.groupby("folder"))) if len(scores) else {}
     for method in [*table.methods, GUESS]:
         for name, column in table.columns.items():
             for run in runs[runs.folder.isin(of_run)].to_dict("records"):

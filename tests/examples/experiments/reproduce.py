@@ -1,6 +1,7 @@
 """The papers' tables (examples/experiments/reproduce.py): tests/pytest tests/examples/experiments/reproduce.py"""
 import argparse
 import math
+import os
 import platform
 import re
 
@@ -88,18 +89,40 @@ def test_recorded(tmp_path):
         again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
         with refused(words):
             reproduce.read_records(again)
-    cope = records["cope/table2-flip_flop", "paper"].numbers["CoPE", "OOD"]
-    assert f"(CoPE of ours at that size, one seed: {cope[0]:.2f})" in (lab.ROOT / "README.md").read_text()
-    solved = {method: sum(error < 1 for (who, column), errors in records["cope/table7-shapes", "mini"].numbers.items() if "In-dist" in column
-                          and who == method for error in errors.values()) for method in ("CoPE", "RoPE", "Absolute PE")}
-    assert (f"{solved['CoPE']} of CoPE's 24 runs end below 1 %, {solved['RoPE']} of RoPE's, and {solved['Absolute PE']} of those with absolute"
-            in papers.tables["cope/table7-shapes"].presets["mini"]["why"])
     found = pd.concat([reproduce.judged(papers.tables[record.table], record).assign(table=record.table) for record in records.values()])
     assert {"dape/table5", "dape/protocol"} <= {*found.table[found.duplicated("key")]}  # the runs of dape/figure2 again
     for (name, _), record in records.items():  # every record has what its row's class says
         kind, figure = papers.tables[name].kind, record.facts.get("figure", "")
         assert kind != "not made" and (record.numbers if kind == "compared" else record.printed or figure), name
         assert not figure.endswith(".svg") or (reproduce.PAPERS / figure).is_file(), name
+
+
+def test_figures_in_prose_are_those_recorded():
+    """The figures of the README, the errata, the page and the notes that no command prints."""
+    flat = lambda path: " ".join((lab.ROOT / path).read_text().split())
+    mean = lambda name, preset, method, column: float(np.mean(list(records[name, preset].numbers[method, column].values())))
+    far = {method: [mean("dape/decay", "deep", method, column) for column in ("512 (4x)", "8192 (64x)")] for method in papers.tables["dape/decay"].methods}
+    rises, (still, then), (over, last) = (map("{:.2f}".format, far[method]) for method in ("Kerple, decayed", "Kerple", "DAPE-Kerple, decayed"))
+    low, high = rises
+    assert f"rises from {low} at 256 bytes to {high} at 4096; without it {still} becomes {then}, and DAPE over the decayed KERPLE has {over} and {last}" in flat("nn/errata.md")
+    assert f"rises from {low} at 256 bytes to {high} at 4096, KERPLE without decay stays at 3.1, ALiBi at 3.2, DAPE and CDAPE over both at 2.9 to 3.0" in flat(
+        "examples/whence/papers/README.md")
+    assert {f"{value:.1f}" for value in far["Kerple"]} == {"3.1"} and {f"{value:.1f}" for value in far["ALiBi"]} == {"3.2"}
+    assert {f"{value:.1f}" for method in far if "DAPE-Kerple" in method for value in far[method]} == {"2.9", "3.0"}
+    printed = papers.tables["cope/table2-flip_flop"].printed
+    assert "are {:g}, {:g} and {:g} (".format(*(printed[method, "OOD"][0] for method in ("CoPE", "RoPE", "Absolute PE"))) in flat("README.md")
+    cope = records["cope/table2-flip_flop", "paper"].numbers["CoPE", "OOD"]
+    assert f"(CoPE of ours at that size, one seed: {cope[0]:.2f})" in flat("README.md")
+    solved = {method: sum(error < 1 for (who, column), errors in records["cope/table7-shapes", "mini"].numbers.items() if "In-dist" in column
+                          and who == method for error in errors.values()) for method in ("CoPE", "RoPE", "Absolute PE")}
+    assert (f"{solved['CoPE']} of CoPE's 24 runs end below 1 %, {solved['RoPE']} of RoPE's, and {solved['Absolute PE']} of those with absolute"
+            in papers.tables["cope/table7-shapes"].presets["mini"]["why"])
+    absolute, none = mean("cope/table5-wikitext", "mini", "Absolute PE", "Test PPL"), mean("dape-v2/table3", "mini", "NoPE", "1024 (1x)")
+    assert f"({absolute:.2f} here; NoPE has {none:.2f} in dape-v2/table3)" in papers.tables["cope/table5-wikitext"].note
+    share, printed = {"350m": "4.9", "2.7b": "1.8", "6.7b": "0.8"}, papers.tables["dape/table1"].printed
+    lines = [line.split() for line in records["dape/table1", "mini"].printed]
+    assert all(line[7] == share[line[0][5:]] for line in lines if len(line) == 9 and line[1] == "dape(kerple)")
+    assert [round(100 - 100 * printed["Kerple", size][0] / printed["DAPE-Kerple", size][0]) for size in ("350M", "2.7B", "6.7B")] == [15, 12, 8]
 
 
 def test_lengths_of_a_regime_are_one_test(tables_of):
@@ -113,8 +136,13 @@ def test_lengths_of_a_regime_are_one_test(tables_of):
     assert list(found.column) == ["64 bytes (a)", "64 to 1 024 bytes (b and c)"] and not found.duplicated("key").any(), found
     logs = [[np.mean([math.log(number(method, column, seed)) for column in "bc"]) for seed in range(3)] for method in (0, 1)]
     assert found.p[1] == reproduce.decide(*logs)[2]
-    record.numbers["A", "c"] = {seed: 1e9 + seed for seed in range(3)}
-    assert reproduce.judged(table, record).test[1] == "the lengths or steps have different orders"
+    assert math.isnan(found.rise[0]) and abs(found.rise[1] - 4) < 1e-9 and "In 0 of the 1 that hold beyond the trained" in reproduce.by_chance(found)
+    much, numbers = {seed: 1e9 + seed for seed in range(3)}, record.numbers
+    for other, verdict, test in (({("A", "c"): much}, reproduce.DOES_NOT, "Welch's test, 3 and 3 seeds: p < 0.0001"),
+                                 ({("B", "c"): much, ("A", "b"): numbers["B", "c"]}, reproduce.OPEN, "the lengths or steps have different orders")):
+        record.numbers = {**numbers, **other}  # c decides the mean
+        found = reproduce.judged(table, record)
+        assert (found.verdict[1], found.test[1]) == (verdict, test) and found.p[1] < 1e-4, found
 
 
 def test_a_baseline_at_a_guess_decides_nothing(tables_of):
@@ -126,7 +154,7 @@ def test_a_baseline_at_a_guess_decides_nothing(tables_of):
     record.numbers |= {(reproduce.GUESS, column): {0: 50.0} for column in table.columns}
     found = reproduce.judged(table, record)
     assert list(found.verdict) == [reproduce.OPEN, reproduce.HOLDS, reproduce.UNTRAINED, reproduce.DOES_NOT], found
-    assert "B is at a guess here" in found.test[0] and list(found.reversed) == [False, False, False, True], found
+    assert "B is at a guess here" in found.test[0] and found.p[0] < 1e-4 and list(found.reversed) == [False, False, False, True], found
     assert "In 0 of the 1 that are not decided our means have the other order" in reproduce.shown(table, record, [])
     assert reproduce.UNTRAINED not in reproduce.shown(table, record, ["A", "B"])
 
@@ -212,6 +240,18 @@ def test_rows_are_kept_one_by_one_at_the_papers_size(ran, tmp_path):
     assert "</svg>" in (kept / "flip_flop-paper.svg").read_text()
     code, _, error = ran(*command, 2, "--row", "CoPE")
     assert code == 2 and "all rows required" in error
+
+
+@pytest.mark.parametrize("preset", ["mini", "paper"])
+def test_if_every_run_fails_nothing_is_recorded(preset, ran, tmp_path, monkeypatch):
+    broken = tmp_path / "whence"
+    broken.write_text(f'#!/bin/sh\ncase "$*" in *--out*) echo "no room" >&2; exit 5;; esac\nexec {os.environ["WHENCE"]} "$@"\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("WHENCE", str(broken))
+    code, said, error = ran("cope/table2-flip_flop", "--preset", preset, "--seeds", 1, "--quiet", "--set", SMALL, "--out", tmp_path / "out",
+                            "--record", tmp_path / "kept")
+    assert code == 1 and "failed with exit code 5: no room" in error and "not recorded: runs or commands failed" in said, (said, error)
+    assert not (tmp_path / "kept").exists()
 
 
 def test_a_figure_is_compared_by_its_bytes(tmp_path, capsys):
