@@ -444,7 +444,7 @@ def write(runs: pd.DataFrame, found: pd.DataFrame) -> list[str]:
     whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # lengths of a text are in a curve
     pictures = {"result": ("a dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model", dots(whole))}
     for (task,), part in parts_by(found, ["task"]):
-        end, its = f"_{task}" if found.task.nunique() > 1 else "", points[points.task == task]
+        end, its = f"_{re.sub(r'[^A-Za-z0-9_.-]', '-', task)}" if found.task.nunique() > 1 else "", points[points.task == task]
         pictures |= {f"over_{axis}{end}": (f"{task} over {axis.replace('_', ' ')}; a band is a standard deviation", over(part, axis))
                      for axis in ["test_length", *place(runs)[2:]] if pd.to_numeric(part[axis], errors="coerce").nunique() > 1}
         pictures |= {f"curves_{curve}{end}": (f"{task}: {curve} loss", learning(its, curve)) for curve in its.curve.unique()}

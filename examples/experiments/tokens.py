@@ -53,6 +53,8 @@ def main(words: list[str] | None = None) -> None:
         print(*tokenizer.encode(options.prompt).ids)
     else:
         ids = np.array([number for path in options.texts for number in tokenizer.encode(outside.read_text(path)).ids], np.int32)
+        if not len(ids):
+            raise outside.Refused(f"{options.out}: no token in {', '.join(options.texts) or 'no text'}; a text required")
         safetensors.numpy.save_file({"tokens": ids}, options.out, {"tokeniser": file_of(bytes_of(tokenizer))})
 
 

@@ -69,8 +69,7 @@ std::string page_with(const look::SubjectOptions* run) {
              element("engine-script", "text/plain", inside_element(read_file(folder + "/playground.js"))) +
              element("engine-module", "application/octet-stream", packed(read_file(folder + "/playground.wasm")));
   scripts += report::viewer_script(report::playground_scripts);
-  return report::document("whence playground",
-      to_text(report::style_sheet, report::look_style, report::playground_style),
+  return report::document("whence playground", to_text(report::style_sheet, report::playground_style),
       "<noscript><p>The engine runs in a script inside this file, which is switched off here.</p></noscript>\n"
       "<main id=\"look\"></main>\n",
       scripts, " 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data: blob:");

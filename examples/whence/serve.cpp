@@ -74,7 +74,7 @@ std::string random_token() {
 
 // Returns the request for the page that an address asks for.
 PageRequest asked_by(PageRequest request, const httplib::Request& asked) {
-  if (asked.has_param("prompt")) request.subject.prompt = asked.get_param_value("prompt");
+  if (asked.has_param("prompt")) request.subject.prompt = asked.get_param_value("prompt"), request.subject.text.clear();
   if (!asked.has_param("sample")) return request;
   const auto sample = parse_number<std::int64_t>(asked.get_param_value("sample"));
   if (!sample || *sample < 0) throw InputError("sample: a whole number from 0 on required");

@@ -134,7 +134,10 @@ std::optional<std::string> read_options(Request& request, const Words& words) {
   }
   if (auto page = line.parse(words)) return page;
   line.refuse_unless("preset", !request.resumed || request.preset == recorded, "beside a run.json of another preset");
-  line.refuse_unless("weights-of", !typed.contains("resume") || !typed.contains("weights-of"), "beside --resume");
+  line.refuse_unless("weights-of",
+      !typed.contains("resume") || !typed.contains("weights-of") ||
+          (request.resumed && request.resumed->option("weights-of") == typed.at("weights-of")),
+      "beside --resume");
   line.add_names(files);
   TrainingOptions& training = request.training;
   ModelChoice& choice = request.choice;
@@ -305,6 +308,10 @@ int train_and_test(Request& request, Communicator* ranks) {
     job.description.emplace_back("weights-of", first->hash());
     record.facts.emplace_back("weights-of.sha256", first->hash());
     job.begin_with = [&model, first] { std::cout << first->take(model.parameters()) << std::endl; };
+  } else if (request.resumed) {
+    for (const auto& [name, value] : request.resumed->facts)
+      if (name == "weights-of.sha256")
+        job.description.emplace_back("weights-of", value), record.facts.emplace_back(name, value);
   }
   job.record = text_of(record);
   const TrainingResult trained = train(job, training);

@@ -48,11 +48,11 @@ std::vector<std::string> files_of_part(const CorpusOptions& options, std::size_t
 }
 
 // Returns where to cut a text that is one document: before the last `share` of it, at the beginning of a line if one
-// begins there, and never inside a character.
+// begins in its first half, and never inside a character.
 std::size_t split_point(std::string_view text, double share) {
   auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - share));
   const std::size_t line = text.find('\n', at);
-  if (line != text.npos && line + 1 < text.size()) return line + 1;
+  if (line != text.npos && line + 1 - at <= (text.size() - at) / 2) return line + 1;
   while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
   return at;
 }
@@ -97,8 +97,8 @@ struct Texts {
     }
     const std::size_t at = split_point(all[0], options.validation_share);
     if (at == 0 || at == all[0].size())
-      throw FileError(path, ": ", all[0].size(),
-          " bytes given, some being set aside for validation; more text, or --validation 0, required");
+      throw FileError(
+          path, ": ", all[0].size(), " bytes given, some being set aside for validation; more text required");
     documents[0] = {all[0].substr(0, at)}, documents[1] = {all[0].substr(at)};
     notes += to_text("validation is the end of ", one_line(path), ", which is one document",
         options.blank_lines > 0 && !is_token_file(path)
@@ -161,6 +161,7 @@ void read_tokens(TextFile& file) {
         ": no token file: a tensor 'tokens' [n] of I32 or I64 and the metadata 'tokeniser' required; ",
         "examples/experiments/tokens.py writes one");
   for (const double id : ids.to_vector()) file.bytes += to_text(static_cast<std::int64_t>(id), '\n');
+  if (file.bytes.empty()) throw FileError(file.path, ": no token in it; one or more required; leave it out");
 }
 
 void read_json_lines(TextFile& file, const std::string& field) {
@@ -203,7 +204,7 @@ void declare(Fields& line, CorpusOptions& options) {
       .text("exclude", &options.exclude, {"folders: no files like these, as in \"tests/*\""})
       .integer("blank-lines", &options.blank_lines, Range<std::int64_t>{0, 1000},
           {"this many in a row begin a new document; 0: only a new file does", "lines"})
-      .number("validation", &options.validation_share, Range<double>{0, 1, false, true},
+      .number("validation", &options.validation_share, Range<double>{0, 1, true, true},
           {"share of the text set aside, in whole documents, or the end of a single one"})
       .integer("split-seed", &options.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
           {"seed that draws these documents"})

@@ -21,12 +21,6 @@ void keep_first(std::vector<double>& probabilities, const std::vector<std::size_
   for (double& p : probabilities) p /= total;
 }
 
-Tensor tensor_of(const TokenIds& ids) {
-  const Tensor tokens = Tensor::empty({1, static_cast<index_t>(ids.size())}, DType::i64);
-  std::copy(ids.begin(), ids.end(), tokens.data<std::int64_t>());
-  return tokens;
-}
-
 }  // namespace
 
 std::vector<double> next_token_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
@@ -78,7 +72,8 @@ TokenIds generate(const Transformer& model, const TokenIds& prompt, const Genera
       decoding = std::make_unique<Decoding>(model, capacity);
       next.assign(text.end() - std::max<index_t>(1, capacity / 2), text.end());
     }
-    const Tensor rows = (*decoding)(tensor_of(next));  // [1 n v]; the last row counts
+    const Tensor rows = (*decoding)(
+        Tensor::of({next.begin(), next.end()}, {1, std::ssize(next)}, DType::i64));  // [1 n v]; the last row counts
     std::vector<double> logits = slice(rows, 1, rows.size(1) - 1, rows.size(1)).to_vector();
     if (options.named > 0) logits.resize(static_cast<std::size_t>(options.named));
     const Stream stream(options.seed, "sampling", static_cast<std::uint64_t>(i));

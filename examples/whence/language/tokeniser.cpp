@@ -18,10 +18,6 @@ constexpr const char* blanks = " \t\r\n";
 
 constexpr const char* kinds[] = {"bytes", "tokens"};
 
-Json file_of(const char* kind, std::size_t vocabulary) {
-  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind}, {"vocabulary", vocabulary}};
-}
-
 // Returns the bytes that a token file spells by characters U+0000 to U+00FF, because JSON has no bytes.
 std::string bytes_of(std::string_view spelled, const Json& file) {
   std::string bytes;
@@ -124,7 +120,8 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
 TokeniserPointer byte_tokeniser() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  return std::make_unique<Tokeniser>(Tokeniser::Kind::bytes, std::move(tokens), file_of("bytes", 256).page(1) + '\n');
+  const Json file{{"format", "whence tokeniser"}, {"version", 1}, {"kind", "bytes"}, {"vocabulary", 256}};
+  return std::make_unique<Tokeniser>(Tokeniser::Kind::bytes, std::move(tokens), file.page(1) + '\n');
 }
 
 }  // namespace whence::language

@@ -11,7 +11,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
@@ -71,6 +70,8 @@ Change::Change(const Inspection& inspection, const NamedPlace& at,
     if (inspection.stop_of(quantity, e) != Stop::masked) std::tie(factors[e], offsets[e]) = change(from_first);
   }
   factor = Tensor::of(factors, quantity.value.shape(), quantity.value.dtype());
+  std::ranges::transform(factors, factors.begin(), [](double by) { return by != 0; });
+  read = Tensor::of(factors, quantity.value.shape(), DType::boolean);
   offset = Tensor::of(offsets, quantity.value.shape(), quantity.value.dtype());
 }
 

@@ -40,15 +40,16 @@ struct EditedPass {
 // Splits "A; B" into its edits or patches.
 [[nodiscard]] std::vector<std::string> parts_of(const std::string& text);
 
-// Replaces the values x of a quantity at its probe by factor * x + offset.
+// Replaces the values x of a quantity at its probe by factor * x + offset; by the offset alone, even if x is NaN, where
+// the factor is 0.
 struct Change {
   std::string path;
-  Tensor factor, offset;
+  Tensor read, factor, offset;  // read: bool, true where the factor is not 0
 
   // `change` returns factor and offset of an unmasked entry, from its distance to the first of the place.
   Change(const Inspection& inspection, const NamedPlace& at,
       const std::function<std::pair<double, double>(const Shape& from_first)>& change);
-  Tensor operator()(const Tensor& x) const { return x * factor + offset; }
+  Tensor operator()(const Tensor& x) const { return masked(x, read) * factor + offset; }
 };
 // Applies `before`, and then `changes`.
 [[nodiscard]] Prepare with(Prepare before, std::vector<Change> changes);

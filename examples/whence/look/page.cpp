@@ -4,10 +4,10 @@
 #include <cmath>
 #include <iostream>
 #include <optional>
-#include <sstream>
 
 #include "autograd/inspect/capture.h"
 #include "autograd/recording.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
@@ -46,8 +46,8 @@ std::string document_of(const Subject& subject, double loss, const Json& data, c
       "<script type=\"application/json\" id=\"lessons\">", report::safe_in_script(report::lessons), "</script>\n");
   if (served) scripts += "<script type=\"text/plain\" id=\"served\"></script>\n";
   scripts += report::viewer_script(report::look_scripts);
-  return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts,
-      served ? "; connect-src 'self'; form-action 'self'" : "");
+  return report::document(
+      subject.title, report::style_sheet, body, scripts, served ? "; connect-src 'self'; form-action 'self'" : "");
 }
 
 // Returns the quantities of a planned pass over a few tokens: shapes without numbers.
@@ -95,14 +95,11 @@ Json rival_of(
     const std::string& run, const Subject& subject, const std::vector<std::optional<Prediction>>& predictions) {
   Json::List results, answers;
   std::error_code none;
-  if (const std::string file = run + "/results.jsonl"; std::filesystem::exists(file, none)) {
-    std::istringstream lines(read_file(file));
-    for (std::string line; std::getline(lines, line);) {
-      const Json result = Json::read(line, file);
-      if (!result.has("token_error_percent")) continue;
-      results.push_back(Json{{"set", result.text("test_set")}, {"percent", result.number("token_error_percent")}});
-    }
-  }
+  if (const std::string file = run + "/results.jsonl"; std::filesystem::exists(file, none))
+    for_each_json_line(read_file(file), file, [&](const Json& result) {
+      if (result.has("token_error_percent"))
+        results.push_back(Json{{"set", result.text("test_set")}, {"percent", result.number("token_error_percent")}});
+    });
   for (const auto& each : predictions) answers.push_back(each ? prediction_json(*each) : Json());
   return {{"run", run}, {"scheme", subject.model->scheme()}, {"results", results}, {"predictions", answers}};
 }

@@ -228,10 +228,6 @@ Json schemes_json(const TransformerOptions& model) {
 
 Json optional_json(std::optional<double> number) { return number ? Json(*number) : Json(); }
 
-Json edit_outcome_json(const EditOutcome& outcome) {
-  return {{"edit", outcome.text}, {"predicted", optional_json(outcome.predicted)}, {"real", outcome.real}};
-}
-
 Json knob_json(const Inspection& inspection, const Knob& knob) {
   Json::List stops;
   for (const Turned& stop : knob.stops) stops.push_back(json_of(inspection, stop));
@@ -245,7 +241,7 @@ void add_story(Json& data, const Inspection& shown) {
   const Inspection inspection(twin, false, shown.prepare());
   Json::List heads;
   for (const HeadEffect& each : effects_of_heads(inspection))
-    heads.push_back(edit_outcome_json(each.outcome).add("layer", each.layer).add("head", each.head));
+    heads.push_back(json_of(each.outcome).add("layer", each.layer).add("head", each.head));
   data.add("effects", heads);
   if (const auto knob = knob_of(inspection)) data.add("knob", knob_json(inspection, *knob));
 }
@@ -308,12 +304,16 @@ Json PageNumbers::place_of(std::span<const std::uint8_t> array) {
 
 std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
 
+Json json_of(const EditOutcome& outcome) {
+  return {{"edit", outcome.text}, {"predicted", optional_json(outcome.predicted)}, {"real", outcome.real}};
+}
+
 Json json_of(const Inspection& inspection, const Turned& stop) {
   const std::vector<const Quantity*> all = shown(inspection);
   Json::List rows;
   for (const Turned::Row& row : stop.rows)
     rows.push_back({{"probe", short_name(*row.quantity, all)}, {"value", row.numbers}});
-  return edit_outcome_json(stop.outcome)
+  return json_of(stop.outcome)
       .add("number", stop.number)
       .add("loss", inspection.loss() + stop.outcome.real)
       .add("prediction", stop.prediction ? prediction_json(*stop.prediction) : Json())

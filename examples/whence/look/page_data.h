@@ -32,6 +32,7 @@ class PageNumbers {
   std::multimap<std::size_t, std::pair<std::size_t, std::size_t>> places_;  // by the hash of the array
 };
 
+[[nodiscard]] Json json_of(const EditOutcome& outcome);
 [[nodiscard]] Json json_of(const Inspection& inspection, const Turned& turned);
 [[nodiscard]] Json prediction_json(const Prediction& prediction);
 [[nodiscard]] Json palettes_json();  // three palettes of 256 colours, "440154..."

@@ -219,10 +219,8 @@ Json Patching::maps(std::size_t most) const {
         {"by", heads ? "head" : "token"}, {"outcomes", outcomes}});
   }
   const Subject &subject = inspection_.subject(), &source = source_.subject;
-  Json::List texts;
-  for (const std::string& text : source.texts) texts.push_back(text);
   return {{"command", source.command}, {"token", asked_.token},
-      {"answer", subject.outputs[static_cast<std::size_t>(asked_.answer)]}, {"texts", texts},
+      {"answer", subject.outputs[static_cast<std::size_t>(asked_.answer)]}, {"texts", source.texts},
       {"before", outcome_json(before())}, {"maps", maps}};
 }
 

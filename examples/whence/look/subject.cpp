@@ -164,6 +164,8 @@ LoadedRun load_run(const SubjectOptions& options) {
       throw FileError(options.run, "/run.json: ", unfit.what());
     }
   }
+  if (options.untrained && (!run.record.option("weights-of").empty() || run.record.program == "convert"))
+    throw InputError("step: 0 given; ", options.run, " did not begin with random weights; a later step required");
   if (options.untrained)
     run.model->initialise(parse_number<std::uint64_t>(run.record.option("seed")).value_or(0));  // as train did
   else
@@ -477,7 +479,9 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
     if (!options.text.empty()) keep(options.text, language::is_token_file(options.text) ? std::string::npos : 1 << 16);
     if (options.text.empty() && options.prompt.empty()) {
       language::Passage passage = own_passage(options, record);
-      passage.text = passage.text.substr(0, passage.text.find('\n', 1 << 16));
+      std::size_t end = std::min({passage.text.find('\n', 1 << 16), std::size_t{1} << 17, passage.text.size()});
+      while (end < passage.text.size() && (static_cast<unsigned char>(passage.text[end]) & 0xC0) == 0x80) --end;
+      passage.text.resize(end);
       files[(run / passage_file).string()] =
           Json{{"text", passage.text}, {"place", passage.place}, {"about", passage.about}}.line();
     }

@@ -132,11 +132,7 @@ class Learner {
   Json edit(const std::vector<std::string>& edits) const {
     Json::List outcomes;
     (void)looked_at();
-    for (const std::string& edit : edits) {
-      const look::EditOutcome outcome = look::outcome_of(*plain_, edit);
-      outcomes.push_back(Json{{"edit", outcome.text},
-          {"predicted", outcome.predicted ? Json(*outcome.predicted) : Json()}, {"real", outcome.real}});
-    }
+    for (const std::string& edit : edits) outcomes.push_back(look::json_of(look::outcome_of(*plain_, edit)));
     return {{"edits", outcomes}};
   }
 

@@ -73,7 +73,7 @@ def program(*words: str, quiet: bool = False) -> str:
         try:
             out = process.stdout.read()
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)  # it saves, and ends
+            process.send_signal(signal.SIGUSR1)  # it saves, and ends; a second Ctrl-C, after the terminal's, would kill it
             raise
         finally:
             thread.join()

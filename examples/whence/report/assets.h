@@ -7,7 +7,6 @@
 namespace whence::report {
 
 extern const std::string_view style_sheet;  // of pages
-extern const std::string_view look_style;   // additions to page.css for `look`'s page
 // Modules of `look`'s page (examples/whence/look/viewer/). All go into one async function.
 extern const std::span<const std::string_view> look_scripts;
 extern const std::string_view playground_style;  // additions for the playground (examples/whence/playground/page/)

@@ -26,7 +26,8 @@ std::string text_of(const Json& value) {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// A name that occurs several times becomes a list.
+}  // namespace
+
 Json object_of(const Pairs& pairs) {
   Json object{Json::Fields()};
   for (const auto& [name, first] : pairs) {
@@ -39,15 +40,13 @@ Json object_of(const Pairs& pairs) {
   return object;
 }
 
-Pairs pairs_of(const Json& object) {
+static Pairs pairs_of(const Json& object) {
   Pairs pairs;
   for (const auto& [name, value] : object.fields())
     for (const Json& each : value.is_list() ? object.list(name) : Json::List{value})
       pairs.emplace_back(name, text_of(each));
   return pairs;
 }
-
-}  // namespace
 
 std::vector<std::string> runs_below(const std::filesystem::path& folder) {
   std::vector<std::string> runs;

@@ -23,6 +23,8 @@ struct RunRecord {
   [[nodiscard]] std::string option(const std::string& name) const;  // its value; empty: none
 };
 
+// Texts that read as a number or a truth value become one. A name that occurs several times becomes a list.
+[[nodiscard]] Json object_of(const std::vector<std::pair<std::string, std::string>>& pairs);
 [[nodiscard]] Json json_of(const RunRecord& record);
 // Formats JSON over several lines; texts that read as a number or a truth value are written as such.
 [[nodiscard]] std::string text_of(

@@ -64,14 +64,6 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
   return options;
 }
 
-Facts model_facts(const TransformerOptions& model) {
-  Facts facts{{"scheme", canonical_text(parse_schemes(model.scheme))}, {"dim", std::to_string(model.dim)},
-      {"layers", std::to_string(model.layers)}, {"heads", std::to_string(model.heads)},
-      {"activation", to_string(model.activation)}, {"executor", model.executor}, {"dropout", exact(model.dropout)}};
-  if (model.kv_heads) facts.emplace_back("kv-heads", std::to_string(model.kv_heads));  // absent in older runs
-  return facts;
-}
-
 TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions& training) {
   const std::uint64_t seed = training.seed;
   TrainingJob job{.label = model.scheme(), .model = &model};
@@ -79,8 +71,13 @@ TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions
   job.loss_of = token_loss(model, seed);
   job.not_recordable = not_recordable(model.options());
   job.validate = [&study, &model, seed] { return study.validate(model, seed); };
-  job.description = study.facts(training);
-  for (auto& fact : model_facts(model.options())) job.description.push_back(std::move(fact));
+  job.description = study.facts(training);  // what a resumed run must share
+  const TransformerOptions& of = model.options();
+  for (const auto& fact : Facts{{"scheme", canonical_text(parse_schemes(of.scheme))}, {"dim", std::to_string(of.dim)},
+           {"layers", std::to_string(of.layers)}, {"heads", std::to_string(of.heads)},
+           {"activation", to_string(of.activation)}, {"executor", of.executor}, {"dropout", exact(of.dropout)}})
+    job.description.push_back(fact);
+  if (of.kv_heads) job.description.emplace_back("kv-heads", std::to_string(of.kv_heads));  // absent in older runs
   for (auto& fact : description(training)) job.description.push_back(std::move(fact));
   return job;
 }

@@ -84,9 +84,6 @@ void follow(const Fields& line, ModelChoice& choice, const ModelChoice& before, 
 // A dropout of patterns and hidden numbers follows if the model has one, and so does an MLP's width other than 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 
-// Returns names and texts, which a resumed run must share.
-[[nodiscard]] Facts model_facts(const TransformerOptions& model);
-
 [[nodiscard]] std::vector<std::string> study_names();  // every task's name, and the text's
 // Returns the study with its options at their defaults. InputError with the nearest name.
 [[nodiscard]] std::unique_ptr<StudyOptions> find_study(const std::string& name);

@@ -6,7 +6,6 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/run_main.h"
@@ -85,18 +84,12 @@ std::string text_of(const Task& task, const tasks::Row& row) {
 }
 
 Json line_about(const std::string& name, const Task& task, const std::vector<std::string>& sets, std::uint64_t seed) {
-  Json options{Json::Fields()};
-  for (const auto& [option, value] : task.description()) {
-    const auto number = parse_number<double>(value);
-    const auto whole = parse_number<std::int64_t>(value);
-    options.add(option, whole ? Json(*whole) : number ? Json(*number) : Json(value));
-  }
   const TransformerOptions model = task.model();
   std::vector<std::string> vocabulary, answers;
   for (index_t token = 0; token < model.vocabulary; ++token) vocabulary.push_back(task.text(token));
   for (index_t token = 0; token < model.outputs; ++token) answers.push_back(task.answer_text(token));
-  Json about{{"task", name}, {"seed", seed}, {"set", "training"}, {"sets", sets}, {"options", options},
-      {"vocabulary", vocabulary}};
+  Json about{{"task", name}, {"seed", seed}, {"set", "training"}, {"sets", sets},
+      {"options", object_of(task.description())}, {"vocabulary", vocabulary}};
   if (!answers.empty()) about.add("answers", answers);
   return about;
 }
@@ -257,12 +250,13 @@ std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
   const Table all = table_of(*task_, scores);
-  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
-  JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
+  std::string results, questions;  // whole files, and results last: a run with results is done
   for (const SetScore& score : scores) {
-    log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
-    questions.append(questions_of(score));
+    results += record_of(*task_, score, model.scheme(), trained, training.seed).line() + '\n';
+    questions += questions_of(score).line() + '\n';
   }
+  write_file((training.folder / "questions.jsonl").string(), questions);
+  write_file((training.folder / "results.jsonl").string(), results);
   Table shown(all.header());
   for (std::size_t set = 0; set < scores.size(); ++set)
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <iostream>
 
-#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/language_model.h"
@@ -11,6 +10,7 @@
 #include "examples/whence/machine/models.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
+#include "nn/io/files.h"
 
 namespace whence {
 namespace {
@@ -30,28 +30,24 @@ void say(const char* part, const LanguageScore& score, const std::string& prefix
   if (words) record.add(prefix + "perplexity_per_word", score.perplexity_per_word);
 }
 
-void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores,
-    index_t train_length, double bytes_per_token) {
+std::string lines_of(
+    const std::string& scheme, const std::vector<LengthScore>& scores, index_t train_length, double bytes_per_token) {
+  std::string lines;
   for (const LengthScore& at : scores) {
     Json line{{"scheme", scheme}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
         {"windows", std::int64_t{at.windows}}, {"bits_per_byte", std::log2(at.perplexity) / bytes_per_token}};
     for (const DeltaP& delta : at.deltas)
       if (delta.last == train_length) line.add("delta_p", delta.value());
-    log.append(line);
+    lines += line.line() + '\n';
   }
+  return lines;
 }
 
-// Writes a line for each text and length: graded targets and their cost, for each window. The windows are the same for
+// Returns a line of a text or a length: graded targets and their cost, for each window. The windows are the same for
 // every scheme, so that two can be compared on them.
-void write_windows(JsonLog& log, const std::string& name, const LanguageScore& score) {
-  log.append({{"test_set", name}, {"graded", score.graded}, {"nats", score.nats}});
-}
-
-void write_windows(JsonLog& log, const std::vector<LengthScore>& scores) {
-  for (const LengthScore& at : scores)
-    if (at.refused.empty())
-      log.append({{"test_set", to_text("length ", at.length)},
-          {"graded", std::vector<std::int64_t>(at.nats.size(), at.last)}, {"nats", at.nats}});
+std::string line_of_windows(
+    const std::string& name, const std::vector<std::int64_t>& graded, const std::vector<double>& nats) {
+  return Json{{"test_set", name}, {"graded", graded}, {"nats", nats}}.line() + '\n';
 }
 
 struct TextOptions {
@@ -105,13 +101,12 @@ class TextStudy final : public Study {
     const LanguageScore own = score(model, corpus_, Part::validation, windows, options_.validation_windows);
     Json result{{"scheme", model.scheme()}, {"validation_loss", own.loss}};
     say("validation", own, "", result);
-    JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
-    write_windows(questions, "validation", own);
+    std::string questions = line_of_windows("validation", own.graded, own.nats);
     if (corpus_.size(Part::test).tokens > 0) {
       const LanguageScore test = score(model, corpus_, Part::test, windows, 0);
       result.add("test_loss", test.loss);
       say("test", test, "test_", result);
-      write_windows(questions, "test", test);
+      questions += line_of_windows("test", test.graded, test.nats);
     }
     const LengthOptions lengths{.train_length = options_.length,
         .multiples = multiples(),
@@ -120,10 +115,14 @@ class TextStudy final : public Study {
         .quiet = training.quiet};
     const std::vector<LengthScore> scores = perplexity_by_length(model, corpus_, lengths, scored_part());
     std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
-    write_windows(questions, scores);
-    JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
-    log.append(result);
-    write_lengths(log, model.scheme(), scores, options_.length, corpus_.bytes_per_token(scored_part()));
+    for (const LengthScore& at : scores)
+      if (at.refused.empty())
+        questions +=
+            line_of_windows(to_text("length ", at.length), std::vector<std::int64_t>(at.nats.size(), at.last), at.nats);
+    write_file((training.folder / "questions.jsonl").string(), questions);  // results last: a run with results is done
+    write_file((training.folder / "results.jsonl").string(),
+        result.line() + '\n' +
+            lines_of(model.scheme(), scores, options_.length, corpus_.bytes_per_token(scored_part())));
     return {tokeniser_file, "results.jsonl", "questions.jsonl"};
   }
 

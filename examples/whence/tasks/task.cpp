@@ -16,9 +16,7 @@ std::vector<TaskInfo>& registry() {  // unchecked: registration runs before main
 }
 
 Tensor matrix(const Tokens& tokens, index_t rows, index_t columns) {
-  const Tensor result = Tensor::empty({rows, columns}, DType::i64);
-  std::copy(tokens.begin(), tokens.end(), result.data<std::int64_t>());
-  return result;
+  return Tensor::of({tokens.begin(), tokens.end()}, {rows, columns}, DType::i64);
 }
 
 double percent(std::int64_t part, std::int64_t whole) {

@@ -151,9 +151,8 @@ BareAttention::Result BareAttention::run(AttendInputs inputs, const AttendPlan& 
 
 AttendInputs random_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype) {
-  AttendInputs inputs = all_inputs(scheme, batch, length,
+  return all_inputs(scheme, batch, length,
       [&](const Shape& shape, const char* purpose) { return drawn(shape, seed, purpose, dtype); });
-  return inputs;
 }
 
 Tensor random_cotangent(const AttendInputs& inputs, std::uint64_t seed) {

@@ -190,6 +190,15 @@ def test_a_failure_leaves_the_others(small, tmp_path, monkeypatch):
     assert list(lab.train(runs, quiet=True).state) == ["done", "done"]
 
 
+def test_files_of_questions(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name} of me.jsonl").write_text('{"question": "1", "answer": "2"}\n{"question": "2", "answer": "1"}\n' * 20)
+    runs = lab.train(lab.grid([str(tmp_path / f"{name} of me.jsonl") for name in "ab"], ["rope"], seeds=1, out=tmp_path / "grid",
+                              settings={"steps": 6, "batch": 4, **TINY}), quiet=True)
+    files = lab.write(runs, lab.scores(runs))
+    assert len([name for name in files if name.startswith("curves_training_")]) == 4 and all((tmp_path / "grid" / name).is_file() for name in files)
+
+
 def test_numbers(small, tmp_path):
     runs = lab.train(small(["rope", "none"], seeds=3), quiet=True)
     found = lab.scores(runs)

@@ -126,6 +126,8 @@ TEST_CASE("a text that is one document validates on its end, from a line's begin
   CHECK(std::abs(static_cast<double>(cut) - 0.9 * static_cast<double>(text.size())) < 10);
   CHECK(cut + corpus.size(Part::validation).bytes == static_cast<index_t>(text.size()));
   CHECK(has(corpus.summary(), "end of " + file.path));
+  const BookFile line(std::string(9000, 'a') + "\n\n");  // no line begins near the cut
+  CHECK(Corpus({.data = line.path}, *line.tokeniser).size(Part::validation).bytes == 901);
 }
 
 TEST_CASE("an empty text, one byte and too few tokens are refused by name") {
@@ -272,6 +274,7 @@ TEST_CASE(
   CHECK(has(refusal({.data = beyond, .validation_share = 0}, *tokeniser), "line 2, byte 2:"));
   (void)write_safetensors(scratch / "e.safetensors", {{{"tokens", Tensor::zeros({2})}}});
   CHECK(has(refusal({.data = scratch / "e.safetensors"}), "tensor 'tokens'"));
+  CHECK(has(refusal({.data = write("f.safetensors", {}, three)}, *tokeniser), "no token in it"));
 }
 
 TEST_CASE("perplexities per byte and per word are of the same nats as the one per token") {

@@ -1,5 +1,6 @@
 // `train lm` as a user runs it: repeated, refused with bad text; and text drawn from its model.
 
+#include "examples/whence/look/subject.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/random.h"
@@ -45,6 +46,20 @@ TEST_CASE("train lm: repeated it gives the same weights; generate reads them") {
   CHECK(has(longer.err, "40 steps becomes"));
   CHECK(read_file("again/weights.safetensors") != weights);
   CHECK(done("generate whole --prompt 'the cat ' --tokens 40").out.size() > 8);
+  (void)done(train + "from --weights-of whole");
+  (void)done("train --resume from --steps 42 --weights-of whole");
+  CHECK(has(read_file("from/run.json"), "weights-of.sha256"));
+  CHECK_THROWS_WITH_AS((void)look::subject_of({.run = "from", .untrained = true}),
+      doctest::Contains("did not begin with random"), InputError);
+}
+
+TEST_CASE("train lm: a page of a text without lines has its first 128 KiB") {
+  const Workplace here("train-lm-line");
+  write_file("line.txt", std::string(2'000'000, 'a'));
+  (void)done(
+      "train lm --data line.txt --dim 8 --layers 1 --heads 2 --length 16 --batch 1 --steps 1 --warm-up 0 --quiet "
+      "--evaluate-to 1 --evaluation-windows 1 --validation-windows 1 --out run");
+  for (const auto& [name, bytes] : look::files_of({.run = "run"})) CHECK_MESSAGE(bytes.size() < 140'000, name);
 }
 
 TEST_CASE("train lm: three files, of which the test is scored as a whole") {

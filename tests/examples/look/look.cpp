@@ -259,6 +259,19 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
   }
 }
 
+TEST_CASE("look: an edit replaces a number that is NaN") {
+  const Subject subject = subject_with(small("alibi"), 7);
+  for (const Module::Parameter& each : subject.model->parameters())
+    if (each.path == "blocks.0.attention.output.weight") each.tensor.data<double>()[0] = std::nan("");
+  const Inspection inspection(subject);
+  const auto sum_of_scores = [&](const std::string& edit) {
+    const auto values = pass_with(inspection, "blocks.0.attention.output.weight " + edit).values;
+    return sum(values.at("blocks.1.attention.scores")).item();
+  };
+  CHECK(std::isnan(sum_of_scores("*= 1")));
+  CHECK(std::isfinite(sum_of_scores("= 0")));
+}
+
 TEST_CASE("look: an edit of a gradient changes those of the parameters behind it alone, and the subject stays") {
   const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
   const Inspection inspection(subject);

@@ -1,4 +1,9 @@
 """The Python module `whence` with numpy, and with PyTorch if installed: tests/pytest tests/examples/python/door.py"""
+import os
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -40,6 +45,20 @@ def test_describe():
     assert "[2,3,5]" in " ".join(str(s["inputs"]) for s in whence.describe("softmax")["samples"])
     refused("did you mean 'cope'", whence.describe, "coep")
     refused("heads: 0 given", whence.describe, "cope", heads=0)
+
+
+def test_ctrl_c_at_a_terminal_saves(tmp_path):
+    """The terminal's signal reaches Python and the program."""
+    run = tmp_path / "run"
+    sizes = "steps=10**7, save_every=10**7, length=256, dim=64, layers=4, batch=64, log_every=1, quiet=True"  # slow steps
+    child = subprocess.Popen([sys.executable, "-c", f"import whence; whence.train('flip_flop', out={str(run)!r}, {sizes})"], start_new_session=True,
+                             stderr=subprocess.DEVNULL)
+    while not (run / "metrics.jsonl").exists() or not (run / "metrics.jsonl").stat().st_size:
+        assert child.poll() is None
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)
+    child.wait(60)
+    assert list((run / "checkpoints").glob("step-*"))
 
 
 def test_run():

@@ -140,6 +140,23 @@ TEST_CASE("training: the best validation survives an interrupted run") {
   }
 }
 
+TEST_CASE("training: a longer resume that is cut leaves no results or weights of the shorter run") {
+  const Scratch scratch("longer");
+  OneNumber model;
+  TrainingOptions options = upwards(scratch / "run");
+  const std::vector<std::string> ends{scratch / "run/weights.safetensors", scratch / "run/results.jsonl"};
+  TrainingJob job = upwards_to(1.0, model);
+  (void)train(job, options);
+  write_file(ends[1], "{}\n");
+  options.resume = true;
+  (void)train(job, options);  // nothing is left to do
+  for (const std::string& end : ends) CHECK(std::filesystem::exists(end));
+  options.steps = 60;
+  job.loss_of = [](const TrainingBatch&, std::int64_t) -> Tensor { throw Error("the power went"); };
+  CHECK_THROWS_WITH_AS((void)train(job, options), doctest::Contains("power went"), Error);
+  for (const std::string& end : ends) CHECK_FALSE(std::filesystem::exists(end));
+}
+
 TEST_CASE("training: a score that is NaN is not the best for ever") {
   OneNumber model;
   TrainingJob job = upwards_to(1.0, model);

@@ -40,9 +40,8 @@ function pictured(graph) {
     edges.get(key).norms.push(norm);
   }
   for (const place of places.values()) {
-    const { members } = place, reached = members.filter(({ path }) => path);
-    Object.assign(place, { path: reached.length > 0, norm: norm_of(members.map(({ norm }) => norm)),
-      order: Math.min(...reached.map(({ order }) => order)) });
+    const { members } = place;
+    Object.assign(place, { path: members.some(({ path }) => path), norm: norm_of(members.map(({ norm }) => norm)) });
     if (members.length > 1 || place.toggles !== undefined) place.name += ` (${members.length})`;
   }
   return { places: [...places.values()],

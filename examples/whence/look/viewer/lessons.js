@@ -1,7 +1,6 @@
 // View of a page with an engine: lessons of the run's scheme, each at a place of the pass that is shown. A lesson's claims
 // hold for its own models, which the playground trains; this view has the effect of the lesson's edits.
 import { button, clamped, make, note } from "./elements.js";
-import { state } from "./state.js";
 import { data, tokens } from "./data.js";
 import { embedded_run, json_in, source } from "./source.js";
 import { stage, update } from "./frame.js";
