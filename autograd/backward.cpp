@@ -131,7 +131,7 @@ Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
     return Tensor::ones(y.shape(), y.dtype(), y.device());
   }
   raw::require_shape(op, "seed", seed, y.shape());
-  raw::require_same_dtype(op, "y", y, "seed", seed);
+  raw::require_alike(op, "y", y, "seed", seed);
   return seed;
 }
 

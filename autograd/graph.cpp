@@ -93,7 +93,7 @@ static Leaf& leaf_of(const char* op, const Tensor& tensor) {
 
 Tensor gradient(const Tensor& leaf) {
   Leaf& node = leaf_of("gradient", leaf);
-  if (node.gradient.defined() && !std::exchange(node.is_own, true)) node.gradient = detail::own(node.gradient);
+  if (node.gradient.defined() && !node.is_own) node.gradient = detail::own(node.gradient), node.is_own = true;
   return node.gradient;
 }
 void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
@@ -112,7 +112,8 @@ void Leaf::accumulate(const Tensor& dx) {
   const DType sum_dtype = compute_dtype(result().dtype);
   if (!gradient.defined())
     gradient = dx, is_own = false;
-  else if (is_own && gradient.is_only_handle() && gradient.dtype() == sum_dtype && !recording() && !gradient.link())
+  else if (is_own && gradient.is_contiguous() && gradient.is_only_handle() && gradient.dtype() == sum_dtype &&
+           !recording() && !gradient.link())
     raw::add_into(detail::in_dtype(dx, sum_dtype), gradient);
   else
     gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype)), is_own = true;

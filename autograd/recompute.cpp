@@ -42,7 +42,7 @@ class RecomputedNode final : public Node {
       const Tensor numbers = saved_[k].get();  // throws if overwritten
       if (leaves_[k].defined())
         inputs.push_back(leaves_[k]);
-      else if (recording())
+      else if (recording() || !numbers.defined())
         inputs.push_back(numbers);
       else
         inputs.push_back(needed[k] ? requires_grad(numbers.detach()) : numbers.detach());

@@ -31,6 +31,8 @@ class Decoding {
   // lengths end at the same position. The model outlives this, and its parameters keep their dtype and memory. Throws
   // Error unless the model is causal, capacity >= 1 and padding in [0, capacity).
   Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding = {}, Pass pass = {});
+  Decoding(const Decoding&) = delete;  // copies would share one cache
+  Decoding& operator=(const Decoding&) = delete;
 
   // Takes the next tokens [b n] i64, n >= 1, and returns their logits [b n v]; rows of padding are meaningless. Throws
   // Error if tokens are empty or not [b n], if the capacity would be exceeded, or if the batch size differs; nothing

@@ -39,7 +39,8 @@ std::vector<Tensor> Hessian::times(const std::vector<Tensor>& v, Site site) cons
   if (v.size() != inputs_.size())
     fail("hessian", v.size(), " tensors given; ", inputs_.size(), " required, one for each input");
   const RecordingScope record(true);
-  Tensor slope = Tensor::scalar(0, gradient_.empty() ? DType::f64 : gradient_[0].dtype());  // along v
+  Tensor slope = Tensor::scalar(0, gradient_.empty() ? DType::f64 : gradient_[0].dtype(),
+      gradient_.empty() ? Device{} : gradient_[0].device());  // along v
   for (std::size_t k = 0; k < v.size(); ++k) {
     raw::require_shape("hessian", "v", v[k], inputs_[k].shape());
     slope = sum(gradient_[k] * v[k]) + slope;
@@ -63,7 +64,7 @@ Hessian::Eigenvalue Hessian::largest(double tolerance, int most, std::uint64_t s
     found.value = inner_product(found.vector, product);
     const double size = inner_product(product, product);  // |H v|^2 = value^2 + residual part
     found.residual = std::sqrt(std::max(0.0, size - found.value * found.value)) / std::abs(found.value);
-    if (size == 0 || found.residual < tolerance) break;
+    if (size == 0 || found.residual < tolerance || found.iterations == most) break;  // value and residual are of this v
     found.vector = std::move(product);
   }
   return found;

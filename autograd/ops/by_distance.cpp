@@ -22,13 +22,19 @@ Tensor sum_by_distance(const Tensor& dy, const Steps& steps) {
 struct ByDistance {
   static constexpr const char* name = "by_distance";
   Steps steps;
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& table) const {
+  struct Saved {
+    SavedTensor query, key;
+  };
+  Tensor forward(Saved& saved, const Tensor& table) const {
+    saved.query = steps.query, saved.key = steps.key;
     if (table.rank() != 2 || table.size(1) != steps.count)
       fail(name, "table is ", table.shape(), "; [h,", steps.count, "] required, a number for each distance");
     return raw::read_by_distance(steps.on(table.device()), table);
   }
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {sum_by_distance(dy, steps)}; }
+  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
+    (void)saved.query.get(), (void)saved.key.get();  // throw if overwritten
+    return {sum_by_distance(dy, steps)};
+  }
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
 };
 

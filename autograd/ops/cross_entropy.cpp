@@ -62,7 +62,6 @@ struct CrossEntropy {
   // Each row's maximum, a constant, is subtracted first, so that no exponential overflows.
   Tensor composed(const std::vector<Tensor>& in) const {
     const Tensor wide = reshape(cast(in[0], compute_dtype(in[0].dtype())), as_rows(in[0].shape()));
-    const Tensor x = wide - raw::reduce(Reduction::maximum, wide.detach(), {1}, true);
     std::vector<double> picks, counts;
     double counted = 0;
     for (const double target : in[1].to_vector()) {
@@ -71,8 +70,10 @@ struct CrossEntropy {
       counted += counts.back();
     }
     const auto column = [&](const std::vector<double>& numbers, DType dtype) {
-      return raw::to_device(Tensor::of(numbers, {x.size(0), 1}, dtype), x.device());
+      return raw::to_device(Tensor::of(numbers, {wide.size(0), 1}, dtype), wide.device());
     };
+    const Tensor x =  // an ignored row is 0, whatever its logits
+        masked(wide - raw::reduce(Reduction::maximum, wide.detach(), {1}, true), column(counts, DType::boolean));
     const Tensor of_targets = gather(x, 1, column(picks, DType::i64));
     const Tensor total = sum((log(sum(exp(x), {1}, true)) - of_targets) * column(counts, x.dtype()));
     return total * (is_sum ? 1 : counted > 0 ? 1 / counted : 0);

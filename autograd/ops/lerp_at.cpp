@@ -78,7 +78,8 @@ struct LerpAt {
       raw::require_same_dtype(name, "table", table, "position", position);
     bool agree = table.rank() == position.rank() && table.rank() > 0 && table.size(-1) > 0;
     for (int axis = 0; agree && axis + 1 < table.rank(); ++axis) agree = table.size(axis) == position.size(axis);
-    if (const index_t most = position.dtype() == DType::f32 ? index_t{1} << 24 : std::numeric_limits<int>::max();
+    if (const index_t most =
+            compute_dtype(position.dtype()) == DType::f32 ? index_t{1} << 24 : std::numeric_limits<int>::max();
         agree && table.size(-1) > most)
       fail(name, "table is ", table.shape(), "; at most ", most, " rows required, beyond which ", position.dtype(),
           " cannot count them");

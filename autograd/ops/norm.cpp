@@ -67,8 +67,8 @@ struct Norm {
 
   // Returns n w, computed from the sums.
   static Tensor normed(const Tensor& s, const Tensor& weight, bool centred, double epsilon) {
-    const Tensor c = centred ? s - mean(s, {-1}, true) : s;
-    return c / sqrt(mean(square(c), {-1}, true) + epsilon) * weight;
+    const Tensor wide = cast(s, compute_dtype(s.dtype())), c = centred ? wide - mean(wide, {-1}, true) : wide;
+    return cast(c / sqrt(mean(square(c), {-1}, true) + epsilon) * cast(weight, wide.dtype()), s.dtype());
   }
 
   void check(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias) const {

@@ -174,7 +174,8 @@ struct RotaryByAngles {
   }
   // Returns the first or second dims of all pairs, in the accumulation type.
   Tensor half(const Tensor& x, index_t which, index_t pairs) const {
-    return cast(interleaved ? slice(x, -1, which, 2 * pairs, 2) : slice(x, -1, which * pairs, (which + 1) * pairs),
+    return cast(interleaved ? slice(x, -1, std::min(which, 2 * pairs), 2 * pairs, 2)
+                            : slice(x, -1, which * pairs, (which + 1) * pairs),
         compute_dtype(x.dtype()));
   }
 };

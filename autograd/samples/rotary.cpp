@@ -23,6 +23,7 @@ Samples samples() {
   };
   learned("learned angles", {2, 3, 5, 4}, {5, 2}, false);
   learned("learned angles of each sequence, interleaved, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, true);
+  learned("no pairs, interleaved", {2, 4}, {2, 0}, true);
   learned("learned angles of each head", {2, 3, 4, 6}, {2, 3, 4, 3}, false);
   learned("learned angles of each head, shared by sequences", {2, 3, 4, 5}, {1, 3, 4, 2}, true);
   return all;

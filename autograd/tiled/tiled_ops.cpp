@@ -179,7 +179,7 @@ void check_mix(const At& at, const At::Operands& x) {
   const index_t kernel = check_operands(at, x, known)['k'];
   for (const std::size_t k : {At::mix_input, At::mix_table, At::mix_output})
     if (!x[k].defined()) fail(at.name(), At::info[k].name, " is undefined; ", At::info[k].axes, " required");
-  if (at.left + at.right != kernel - 1 || at.right > at.left)
+  if (at.left + at.right != kernel - 1 || at.right > at.left || at.right < 0)
     fail(at.name(), kernel, " taps with ", at.left, " on the left and ", at.right,
         " on the right given; kernel - 1 together, and no more on the right than on the left, required");
 }
@@ -211,6 +211,13 @@ std::string tiled_refusal(const TiledCall& at, const TiledCall::Operands& x) {
       return to_text(
           At::info[k].name, " is ", x[k].shape(), ", query is ", x[At::query].shape(), "; one width required");
 
+  constexpr std::pair<std::size_t, std::size_t> together[] = {{At::relative_query, At::relative_keys},
+      {At::fade_query, At::fade_key}, {At::gate_query, At::gate_key}, {At::piece_begins, At::piece_distance},
+      {At::piece_begins, At::piece_row}, {At::piece_begins, At::piece_slopes}, {At::piece_begins, At::piece_offsets}};
+  for (const auto& [a, b] : together)
+    if (given(a) != given(b))
+      return to_text(
+          At::info[given(a) ? a : b].name, " given without ", At::info[given(a) ? b : a].name, "; both required");
   if (at.row.defined() && x[At::query].device().is_cpu())
     return "a first row known only to the device given on the CPU; a number required";
   if (at.mixes) {
@@ -230,6 +237,8 @@ std::string tiled_refusal(const TiledCall& at, const TiledCall::Operands& x) {
     if (given(k) && scan) return to_text(At::info[k].name, " given with ", scan, "; one of them required");
     if (given(k)) scan = At::info[k].name;
   }
+  if (given(At::gate_query) && !scan)
+    return "gate_query given without sums of gates; position_logits, position_keys or position_slopes required";
   if (given(At::relative_query) && at.query_step.defined())
     return "relative_query with steps given; distances first_row + i - j required";
   for (const std::size_t k : {At::column_rest, At::column_slope})

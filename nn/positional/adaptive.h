@@ -18,8 +18,8 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   void check_company(const Stages& stages) const override { base_->check_company(stages); }
 
  protected:
-  // Throws InputError if the base does anything besides rotating and biasing.
-  Adaptive(const char* name, std::unique_ptr<PositionalScheme> base);
+  // Throws InputError if the base does anything besides rotating and biasing, or is one for all layers.
+  Adaptive(const char* name, const SchemeArguments& arguments);
 
   const PositionalScheme& base() const { return *base_; }
   bool has_bias() const { return !inner_.biases.empty(); }

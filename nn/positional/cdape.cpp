@@ -71,7 +71,7 @@ class KeyConvolution final : public Module {
 class Cdape final : public Adaptive {
  public:
   explicit Cdape(const SchemeArguments& arguments)
-      : Adaptive("cdape", arguments.base()),
+      : Adaptive("cdape", arguments),
         options_(arguments),
         hidden_(has_bias() ? 2 * arguments.sizes().heads : arguments.sizes().heads, arguments.integer("width"),
             options_.kernel),

@@ -73,10 +73,13 @@ void PositionQuery::check_company(const char* scheme, const Stages& stages) cons
   if (stages.rotates.empty())
     throw InputError(
         scheme, ": z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
-  for (const auto& stage : stages.rotates)
+  for (const auto& stage : stages.rotates) {
     if (dynamic_cast<const DoublesDims*>(stage.scheme))
       throw InputError(scheme, ": z_from=rotated given with a scheme that doubles the query's dims; ",
           "positions are vectors of a head's dims; leave it out");
+    if (dynamic_cast<const CancelsInProduct*>(stage.scheme))
+      throw InputError(scheme, ": z_from=rotated given with xpos, whose factors cancel in q.k alone; leave it out");
+  }
 }
 
 }  // namespace whence

@@ -25,7 +25,7 @@ Form form_of(const std::string& word) {
 class Dape final : public Adaptive {
  public:
   explicit Dape(const SchemeArguments& arguments)
-      : Adaptive("dape", arguments.base()),
+      : Adaptive("dape", arguments),
         form_(form_of(arguments.word("form"))),
         hidden_(Linear::as_pytorch(channels_in(arguments.sizes().heads), arguments.integer("width"))),
         output_(Linear::as_pytorch(arguments.integer("width"), arguments.sizes().heads)) {

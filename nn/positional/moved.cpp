@@ -125,10 +125,14 @@ class Randomised final : public Moved {
     if (draws_distances_) {
       moved.distances = drawn;
     } else {
-      moved.query = looked_up(drawn.to_vector(), positions.query);  // [i] or [b i]
-      moved.key = looked_up(drawn.to_vector(), positions.key);      // [j] or [b j]
-      moved.undivided_query = moved.undivided_key = Tensor();       // earlier divisions are replaced by the draw
-      moved.divisor = 1;
+      const bool divided = positions.undivided_query.defined();  // then the draws are divided in place of the tokens
+      moved.query =
+          looked_up(drawn.to_vector(), divided ? positions.undivided_query : positions.query);      // [i] or [b i]
+      moved.key = looked_up(drawn.to_vector(), divided ? positions.undivided_key : positions.key);  // [j] or [b j]
+      if (divided) {
+        moved.undivided_query = moved.query, moved.undivided_key = moved.key;
+        moved.query = moved.query * (1 / positions.divisor), moved.key = moved.key * (1 / positions.divisor);
+      }
     }
     moved.length = length_;
     return moved;

@@ -42,6 +42,8 @@ class Rope final : public Rotating {
     if (scaling_ != "none" && scaling_ != "ntk")
       original_ = static_cast<double>(arguments.or_length("original", "original length"));
     if (rotating_pairs_ == 0 && !longrope) arguments.refuse_if_given("scaling", "where no pair rotates");
+    if (pairs() == 1 && (scaling_ == "ntk" || scaling_ == "dynamic"))
+      arguments.refuse_if_given("scaling", "with one pair of dims, whose speed is 1 for every base");
     if (low_ >= high_)
       throw InputError("rope: low_freq_factor ", low_, " and high_freq_factor ", high_, " given; low < high required");
     if (longrope && original_ < 2) throw InputError("rope: original 1 given; 2 or more required, as ln 1 = 0");

@@ -49,6 +49,10 @@ struct DoublesDims {
 struct KeepsAngles {
   virtual ~KeepsAngles() = default;
 };
+// CancelsInProduct: factors of queries and of keys cancel in q.k alone.
+struct CancelsInProduct {
+  virtual ~CancelsInProduct() = default;
+};
 
 // The speed of each pair, and the factor of rotated dims.
 struct PairSpeeds {

@@ -5,6 +5,7 @@
 #include "autograd/op.h"
 #include "autograd/samples/samples.h"
 #include "tensor/device/allocator.h"
+#include "tensor/pairs.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -74,6 +75,8 @@ TEST_CASE("what y and seed must be") {
   CHECK(has(message([&] { backward(sum(x.detach())); }), "f64 [] without"));
   CHECK(has(message([&] { (void)grad(y, Tensor::ones({3}, DType::f64), {x}); }), "seed is [3]"));
   CHECK(message([&] { (void)grad(y, Tensor::ones({2}), {x}); }).find("grad: ") == 0);  // f32 for f64
+  const Tensor planned = Tensor::ones({2}, DType::f64, Device::planned(Device::cpu()));
+  CHECK(message([&] { (void)grad(y, planned, {x}); }).find("grad: ") == 0);
 }
 
 TEST_CASE("requires_grad wants floating leaves") {
@@ -131,6 +134,10 @@ TEST_CASE("numbers overwritten between forward and backward are refused, with bo
   const Tensor view = select(reshape(x, {2, 1}), 0, 1), y = square(view);  // views share the version of their storage
   overwrite(true);
   CHECK(has(message([&] { backward(sum(y)); }), "was overwritten"));
+  const Tensor at = Tensor::arange(3).view({1, 3}, {3, 1}), table = normal_leaf({1, 3}, 1);
+  const Tensor read = by_distance(table, Steps::of(raw::copy(at), at, true));
+  raw::copy_into(Tensor::of({0, 1, 5000}, {1, 3}, DType::i64), at);
+  CHECK(has(message([&] { backward(sum(read)); }), "was overwritten"));
   const Tensor sum_of_it = x + x;  // saves no numbers, so writing does no harm
   overwrite(true);
   CHECK(values(grad(sum_of_it, Tensor::ones({2}, DType::f64), {x})[0]) == Numbers{2, 2});

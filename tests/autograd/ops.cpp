@@ -141,6 +141,18 @@ TEST_CASE("ops: f16 overflows to infinity, and sums of 16 bits are made in f32")
   }
 }
 
+TEST_CASE("ops: gradients of a recorded backward are those of a plain one, at the edges of f16 and of a batch") {
+  const auto same = [](const Tensor& y, const Tensor& seed, const Tensor& x) {
+    const Tensor plain = grad(y, seed, {x})[0];
+    return distance(plain, grad(y, seed, {x}, {.create_graph = true})[0]) <= 1e-3 * largest(plain);
+  };
+  const Tensor weight = requires_grad(Tensor::ones({2}, DType::f16));
+  const Tensor y = rms_norm(Tensor::of({300, -300}, {1, 2}, DType::f16), weight);
+  CHECK(same(y, Tensor::of({1, 2}, {1, 2}, DType::f16), weight));
+  const Tensor logits = requires_grad(Tensor::of({INFINITY, 1, std::nan(""), 2}, {2, 2}));
+  CHECK(same(cross_entropy(logits, Tensor::full({2}, -1, DType::i64), -1), Tensor::scalar(1), logits));
+}
+
 TEST_CASE("ops: cross_entropy keeps its digits at a common offset of the logits") {
   for (const double offset : {0.0, 30.0, 1e3, -1e5, 1e7}) {
     const Tensor x = requires_grad(Tensor::of({offset, offset}, {1, 2}));

@@ -30,6 +30,13 @@ TEST_CASE("backward reaches the leaves through a recomputed function, once and w
   CHECK(memory_report(y).total == 0);  // a report on a released graph is allowed
 }
 
+TEST_CASE("recompute() takes an undefined input") {
+  const Tensor x = normal_leaf({4, 3}, 1), w = normal_leaf({2, 3}, 2);
+  const auto f = [](const std::vector<Tensor>& in) { return linear(in[0], in[1], in[2]); };
+  backward(sum(recompute(f, {x, w, Tensor()})));
+  CHECK(same_bits({gradient(x), gradient(w)}, grad(sum(f({x, w, Tensor()})), {}, {x, w})));
+}
+
 TEST_CASE("recompute() keeps its inputs and nothing else") {
   const Tensor x = normal_leaf({32, 32}, 1), w = normal_leaf({32, 32}, 2);
   const MemoryReport plain = memory_report(body({x, w})), recomputed = memory_report(recompute(body, {x, w}));

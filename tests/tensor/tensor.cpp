@@ -228,6 +228,9 @@ TEST_CASE("shapes whose number of elements overflows are refused") {
     CHECK_THROWS_AS((void)dropout(numbered({2, 3}), 0.5, {}, strip), Error);
   const Tensor table = raw::expand(Tensor::ones({1}), {(index_t{1} << 24) + 4});
   CHECK_THROWS_AS((void)lerp_at(table, Tensor::full({1}, 1e9)), Error);  // f32 has no row 2^24 + 3
+  CHECK_THROWS_AS(
+      (void)lerp_at(raw::expand(Tensor::ones({1}, DType::bf16), table.shape()), Tensor::full({1}, 1e9, DType::bf16)),
+      Error);
 }
 
 TEST_CASE("writes: source and target may overlap; a target that names a number twice is refused") {

@@ -24,8 +24,10 @@ class QkNorm final : public PositionalScheme, public RotatesQueryKey, public Kee
 
   void check_company(const Stages& stages) const override {
     for (const auto& stage : stages.rotates) {
-      if (stage.scheme == this || !query_weight_.defined()) return;
-      if (dynamic_cast<const KeepsAngles*>(stage.scheme)) continue;
+      if (stage.scheme == this) return;
+      if (dynamic_cast<const CancelsInProduct*>(stage.scheme))
+        throw InputError("qk_norm: given behind xpos, whose factors cancel in q.k alone; write qk_norm first");
+      if (!query_weight_.defined() || dynamic_cast<const KeepsAngles*>(stage.scheme)) continue;
       throw InputError(
           "qk_norm: learned weights behind a rotation given; scores would depend on where tokens stand, not on their "
           "distance; write qk_norm first, or weight=none");

@@ -15,7 +15,7 @@
 namespace whence {
 namespace {
 
-class XPos final : public PositionalScheme, public RotatesQueryKey {
+class XPos final : public PositionalScheme, public RotatesQueryKey, public CancelsInProduct {
  public:
   explicit XPos(const SchemeArguments& arguments)
       : rotation_(rotation_of(arguments)),

@@ -25,6 +25,10 @@ TEST_CASE("the eigenvalue of largest size has its sign, and its vector") {
   CHECK(std::abs(found.value + 16) < 1e-9);
   CHECK(std::abs(std::abs(found.vector[0].at({1})) - 1) < 1e-6);
   CHECK(found.residual < 1e-9);
+  const Tensor two = leaf({1, 1}, {2});  // of eigenvalues 4 and -4 the iteration finds neither
+  const Tensor vector =
+      Hessian(sum(square(two) * Tensor::of({2, -2}, {2}, DType::f64)), {two}).largest(1e-9, 5).vector[0];
+  CHECK(std::abs(sum(square(vector)).item() - 1) < 1e-12);
   const Hessian::Eigenvalue flat = Hessian(sum(x * weights), {x}).largest();
   CHECK(flat.value == 0);
   CHECK(flat.iterations == 1);

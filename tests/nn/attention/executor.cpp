@@ -272,6 +272,21 @@ TEST_CASE("tiled attention: facts that do not fit the operands are refused") {
   }
 }
 
+TEST_CASE("tiled attention: half of a program is refused") {
+  for (const auto which : {At::relative_query, At::relative_keys, At::fade_query, At::fade_key, At::gate_query,
+           At::gate_key, At::piece_begins, At::piece_row}) {
+    At::Operands x = drawn_operands(4, 2);
+    x[which] = normal_leaf(which == At::piece_begins ? Shape{2}
+                           : which == At::piece_row  ? Shape{1, 1, 4}
+                                                     : Shape{1, 1, 4, 2},
+        9);
+    CHECK(message([&] { (void)tiled_attention({}, x); }).find(" given without ") != std::string::npos);
+  }
+  At::Operands x = drawn_operands(4, 2);
+  x[At::gate_query] = x[At::gate_key] = x[At::query];
+  CHECK(message([&] { (void)tiled_attention({}, x); }).find("without sums of gates") != std::string::npos);
+}
+
 TEST_CASE("tiled attention: a fact that changes before backward is an error") {
   TiledCall at;
   at.present = Tensor::ones({1, 5}, DType::boolean);

@@ -85,6 +85,11 @@ TEST_CASE("interpolation divides distances: equal ones stay equal, and whole mul
     CHECK(at(divided, 0, 5, 4) < 0);
     for (index_t i = 0; i < 13; ++i) CHECK(at(divided, 0, i, 0) == at(divided, 0, 12, 12 - i));
   }
+  for (const std::string factor : {"4", "0.5"}) {  // and drawn positions: no two tokens are at one
+    const Tensor divided =
+        Bare("interpolated(randomised(kerple, length=64), factor=" + factor + ")").logits(inputs).detach();
+    for (index_t j = 0; j < 12; ++j) CHECK(at(divided, 0, 12, j) < at(divided, 0, 12, j + 1));
+  }
   CHECK(distance(Bare("shifted(interpolated(alibi, factor=4), by=3)").logits(inputs).detach() * 4.0,
             Bare("alibi").logits(inputs).detach()) == 0);
 }
