@@ -58,7 +58,7 @@ struct TiledCall : TiledOperands {
   Tensor row = {};
   index_t window = 0;   // query i sees only keys closer than `window`; tiles without any are skipped; 0: no limit
   Tensor present = {};  // bool [b j], contiguous; undefined: no padding. The keys that are present must be contiguous.
-  // i64 [1|b i], [1|b j]: i and j are query_step[i] - key_step[j] apart (causal: 0 or more). Else: first_row + i - j.
+  // Query i and key j are query_step[i] - key_step[j] steps apart (causal: 0 or more). Undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
   index_t lowest = 0;  // the step that row 0 of a table by distance holds
   bool stick = false, rest_to_self = false;

@@ -30,10 +30,10 @@ struct Column {
 const Column columns[] = {{"launches", &C::launches}, {"blocks", &C::blocks}, {"threads", &C::threads},
     {"arithmetic", &C::arithmetic}, {"divisions", &C::divisions}, {"special", &C::special}, {"read", &C::global_read},
     {"written", &C::global_written}, {"shared r", &C::shared_read}, {"shared w", &C::shared_written},
-    {"barriers", &C::barriers}, {"shuffles", &C::shuffles}, {"mma k16", &C::mma_16}, {"mma k8", &C::mma_8},
-    {"frag. loads", &C::fragment_loads}, {"ahead", &C::copied_ahead}, {"shared max", &C::shared_bytes},
-    {"requests", &C::global_requests}, {"sectors", &C::sectors}, {"x least", &C::sectors, &C::least_sectors},
-    {"sectors w", &C::sectors_written}, {"turns", &C::wavefronts},
+    {"barriers", &C::barriers}, {"shuffles", &C::shuffles}, {"atomics", &C::atomics}, {"mma k16", &C::mma_16},
+    {"mma k8", &C::mma_8}, {"frag. loads", &C::fragment_loads}, {"ahead", &C::copied_ahead},
+    {"shared max", &C::shared_bytes}, {"requests", &C::global_requests}, {"sectors", &C::sectors},
+    {"x least", &C::sectors, &C::least_sectors}, {"sectors w", &C::sectors_written}, {"turns", &C::wavefronts},
     {"x least sh.", &C::wavefronts, &C::least_wavefronts}, {"most ways", &C::most_ways}};
 constexpr int name_width = 46, number_width = 12;
 

@@ -199,8 +199,8 @@ def at_a_guess(table: SimpleNamespace, record: SimpleNamespace, method: str, col
 def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
     """A row for each pair of methods at a regime. One test takes each seed's mean over the columns that the paper compares, of perplexity's logarithm
     or of another measure. A comparison of several lengths or steps holds only if it is so at each. p is that of the test, even if nothing is decided.
-    `reversed`: our means have the other order. `rise`: the worse method's mean at the longest length minus that at the trained one. Equal keys are the
-    same runs at the same regime, in any tables."""
+    `reversed`: our means have the other order. `rise`: how much worse the worse method is at the longest length than at the trained one. Equal keys
+    are the same runs at the same regime, in any tables."""
     rows, number = [], math.log if record.facts.get("measure") == "perplexity" else float
     of = lambda method, column: record.numbers.get((method, column), {})
     mean = lambda method, column: np.mean(list(of(method, column).values()))
@@ -219,6 +219,7 @@ def judged(table: SimpleNamespace, record: SimpleNamespace) -> pd.DataFrame:
             first, last = both(pair, at, table.columns)[0], columns[-1]
             near = [column for column, where in table.columns.items() if where == {**table.columns[last], "times": 1} and of(pair[1], column)]
             rise = mean(pair[1], last) - mean(pair[1], near[0]) if near and table.columns[last]["times"] > 1 else math.nan
+            rise *= -1 if table.higher_is_better else 1
             key = at[:4], *((table.methods[method][0], *list(of(method, first).values())[:3]) for method in pair)
             rows.append((*pair, lengths(table, record, columns), *found, all(means) and np.mean(means[0]) > np.mean(means[1]), rise, key))
         else:
@@ -241,8 +242,8 @@ def by_chance(found: pd.DataFrame) -> str:
     return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
             f"would hold; {holds} hold here, {does_not} do{'es' * (does_not == 1)} not. Corrected for the number of tests (Benjamini-Hochberg), {still} hold, "
             f"{still_not} do{'es' * (still_not == 1)} not. In {undecided.reversed.sum()} of the {len(undecided)} that are not decided our means have the other order." +
-            f" In {(far <= 0).sum()} of the {len(far)} that hold beyond the trained length the worse method is no worse there than at the trained length: "
-            "it loses nothing by length, so these show a better model alone." * (len(far) > 0))
+            f" In {(far <= 0).sum()} of the {len(far)} that hold beyond the trained length, and have a number at it, the worse method is no worse there than at "
+            "it: these may show a better model alone. (At 64 and 128 bytes, other bytes are scored.)" * (len(far) > 0))
 
 
 BESIDE = "method", "column", "ours, mean (s.d.)", "seeds", "paper"
@@ -547,6 +548,8 @@ def one(papers: SimpleNamespace, table: SimpleNamespace, runs: pd.DataFrame, opt
     elif options.record:
         there = read_records(options.record / "recorded.jsonl") if (options.record / "recorded.jsonl").exists() else {}
         kept = there.get((record.table, record.preset)) if options.row else None
+        if kept and not {method for method, _ in kept.numbers} - {*options.row, GUESS}:
+            kept = None  # all its rows are made again
         if kept and any(kept.facts.get(name) != record.facts.get(name) for name in ("lab", "vectors", "blas", "text")):
             raise Refused(f"--row: rows given that were not made as those in {options.record}; all rows required")
         if kept:

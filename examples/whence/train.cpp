@@ -151,6 +151,8 @@ std::optional<std::string> read_options(Request& request, const Words& words) {
   training.precision = storage_dtype_of(request.machine.precision);
   if (!line.given("out")) request.out = own_folder(request.out, training.resume);
   training.folder = request.out;
+  if (std::error_code none; !training.resume && fs::equivalent(request.weights_of, request.out, none))
+    line.refuse("out", "a folder other than that of --weights-of", "its weights would be removed");
   return std::nullopt;
 }
 

@@ -11,8 +11,8 @@ namespace whence {
 
 Adaptive::Adaptive(const char* name, const SchemeArguments& arguments) : base_(arguments.base()) {
   for (const SchemeSpec* each = arguments.spec().base(); each; each = each->base())
-    if (const auto table = each->given().find("table"); table != each->given().end() && table->second == "shared")
-      refuse_scheme(arguments.spec().text(), "table=shared given inside; each layer has its own base; leave it out");
+    if (each->given().contains("table"))
+      refuse_scheme(arguments.spec().text(), "table given inside; each layer has a base of its own; leave it out");
   child("base", *base_);
   base_->join(inner_);
   const char* const does = !inner_.embeds.empty()       ? "embeds tokens"

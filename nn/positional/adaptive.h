@@ -18,7 +18,7 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   void check_company(const Stages& stages) const override { base_->check_company(stages); }
 
  protected:
-  // Throws InputError if the base does anything besides rotating and biasing, or is one for all layers.
+  // Throws InputError if the base does anything besides rotating and biasing, or has table=.
   Adaptive(const char* name, const SchemeArguments& arguments);
 
   const PositionalScheme& base() const { return *base_; }

@@ -59,6 +59,10 @@ class Shifted final : public Moved {
     Positions moved = positions;
     moved.query = positions.query + static_cast<double>(by_);
     moved.key = positions.key + static_cast<double>(by_);
+    if (positions.undivided_query.defined()) {
+      moved.undivided_query = positions.undivided_query + static_cast<double>(by_);
+      moved.undivided_key = positions.undivided_key + static_cast<double>(by_);
+    }
     moved.length = positions.length + by_;
     return moved;
   }

@@ -69,7 +69,7 @@ class Optimizer {
 
   // Takes one step with the gradients that backward left, each multiplied by gradient_scale. Throws the errors of
   // clip_by_global_norm, and Error for a rate or scale that is negative or not finite and for parameters cast or moved
-  // since, before anything changes: none is skipped. If memory runs out in Sgd's step, some parameters have changed.
+  // since; nothing has changed then. If memory runs out in Sgd's step, some parameters have changed.
   void step(double learning_rate, double gradient_scale = 1, Site site = Site::current());
   // The same with the result of clip_by_global_norm for the present gradients, which are not read again. Throws Error
   // if the norm is not finite; skip such a step.

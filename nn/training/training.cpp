@@ -10,6 +10,7 @@
 #include "tensor/device/device_runtime.h"
 #include "tensor/ranks/ranks.h"
 #include "tensor/raw.h"
+#include "tensor/subnormals.h"
 
 namespace whence {
 
@@ -240,6 +241,7 @@ void TrainingStep::stop_recording(const std::string& reason) {
 
 StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
   const auto started = std::chrono::steady_clock::now();
+  const SubnormalsAsZero taken;
   try {
     std::optional<StepOutcome> outcome;
     if (replay_ && !detail::observer) outcome = replayed(step, learning_rate);  // observers see nothing of a graph

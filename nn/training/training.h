@@ -57,7 +57,7 @@ class TrainingStep {
   // Takes step 1, 2, ... NotFinite if its loss or a gradient is not finite, or f16's loss scale is at its minimum;
   // Error if it has no target. Nothing but that scale has changed then. A replayed step checks only its gradients
   // before it changes anything, and the loss afterwards. A step with an observer (a capture, a tape, an op clock,
-  // CheckFinite) is not replayed.
+  // CheckFinite) is not replayed. A CPU takes subnormal numbers for 0 in a step (tensor/subnormals.h).
   StepOutcome take(std::int64_t step, double learning_rate);
 
   // Stops recording: later steps run without a graph, and the graph's memory is freed. A step that cannot be recorded

@@ -21,6 +21,7 @@
 
 #include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tensor/subnormals.h"
 
 namespace whence {
 namespace {
@@ -36,7 +37,7 @@ class Helpers {
     if (!lock.owns_lock() || chunks > most_chunks) return false;
     const auto wanted = static_cast<std::uint64_t>(std::min<index_t>(threads() - 1, chunks - 1));
     while (started_ < wanted && start_one()) {}
-    run_chunk_ = run_chunk, body_ = body, chunks_ = static_cast<std::uint64_t>(chunks);
+    run_chunk_ = run_chunk, body_ = body, chunks_ = static_cast<std::uint64_t>(chunks), control_ = float_control();
     taken_.store(0, std::memory_order_relaxed);
     const std::uint64_t loop = (state_.load(std::memory_order_relaxed) >> loop_shift) + 1;
     state_.store((loop << loop_shift) | (std::min<std::uint64_t>(wanted, started_) * one_seat));
@@ -74,7 +75,7 @@ class Helpers {
     const auto alone = [this] { return (state_.load() & joined_mask) == 0; };
     if (spin_until(alone)) return;
     std::unique_lock lock(sleep_);
-    caller_sleeps_.store(true);
+    caller_sleeps_.exchange(true);  // not a store: qemu's aarch64 lets alone's load pass a store, and a wake-up is lost
     done_.wait(lock, alone);
     caller_sleeps_.store(false);
   }
@@ -105,6 +106,7 @@ class Helpers {
       while ((state & seats_mask) != 0 && state >> loop_shift != last) {
         if (!state_.compare_exchange_weak(state, state - one_seat + 1)) continue;
         last = state >> loop_shift;
+        set_float_control(control_);
         run_chunks(from_back);
         // The last helper to leave a closed loop wakes the caller if it sleeps.
         if (((state_.fetch_sub(1) - 1) & (joined_mask | seats_mask)) == 0 && caller_sleeps_.load()) {
@@ -121,7 +123,7 @@ class Helpers {
   // The current loop. Written before state_ opens it, and not again before all threads have left it.
   alignas(64) void (*run_chunk_)(const void*, index_t) = nullptr;
   const void* body_ = nullptr;
-  std::uint64_t chunks_ = 0;
+  std::uint64_t chunks_ = 0, control_ = 0;
   std::uint64_t started_ = 0;
   std::mutex sharing_;
 

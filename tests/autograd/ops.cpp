@@ -1,5 +1,7 @@
 // Properties of ops that samples do not cover: strips of a larger tensor, values and gradients of different tensors, one
 // index for many.
+#include <cmath>
+
 #include "autograd/check/gradcheck.h"
 #include "tests/support/tensors.h"
 

@@ -214,8 +214,7 @@ void declare(Fields& line, CorpusOptions& options) {
 void check(const Fields& line, const CorpusOptions& options) {
   const bool own_validation = !options.validation_data.empty();
   line.refuse_unless("validation", !own_validation, "beside --validation-data, which is all of the validation text");
-  line.refuse_unless(
-      "split-seed", !own_validation && options.validation_share > 0, "documents of --data set aside for validation");
+  line.refuse_unless("split-seed", !own_validation, "documents of --data set aside for validation");
   if (paths_of(options, 0).empty()) line.refuse("data", "a text file", "any text or source code will do");
   bool folder = false, jsonl = false, plain = false;
   for (std::size_t part = 0; part < part_count; ++part)

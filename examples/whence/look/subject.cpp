@@ -147,6 +147,10 @@ struct LoadedRun {
   language::TokeniserPointer tokeniser;  // for a language model
 };
 
+bool began_at_random(const RunRecord& record) {
+  return record.option("weights-of").empty() && record.program != "convert";
+}
+
 LoadedRun load_run(const SubjectOptions& options) {
   LoadedRun run{read_record(options.run), nullptr, "step 0", {}, nullptr};
   const Weights weights = weights_of(options);
@@ -164,8 +168,9 @@ LoadedRun load_run(const SubjectOptions& options) {
       throw FileError(options.run, "/run.json: ", unfit.what());
     }
   }
-  if (options.untrained && (!run.record.option("weights-of").empty() || run.record.program == "convert"))
-    throw InputError("step: 0 given; ", options.run, " did not begin with random weights; a later step required");
+  if (options.untrained && !began_at_random(run.record))
+    throw InputError(
+        "step: 0 given; ", options.run, " did not begin with random weights; another step, or none, required");
   if (options.untrained)
     run.model->initialise(parse_number<std::uint64_t>(run.record.option("seed")).value_or(0));  // as train did
   else
@@ -448,7 +453,7 @@ std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& 
   return found;
 }
 
-bool begins_at_random(const std::string& run) { return read_record(run).option("weights-of").empty(); }
+bool begins_at_random(const std::string& run) { return began_at_random(read_record(run)); }
 
 std::shared_ptr<Transformer> model_of(const SubjectOptions& options) {
   return is_folder(options.run) ? load_run(options).model : of_scheme(options).model;
@@ -480,7 +485,8 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
     if (options.text.empty() && options.prompt.empty()) {
       language::Passage passage = own_passage(options, record);
       std::size_t end = std::min({passage.text.find('\n', 1 << 16), std::size_t{1} << 17, passage.text.size()});
-      while (end < passage.text.size() && (static_cast<unsigned char>(passage.text[end]) & 0xC0) == 0x80) --end;
+      while (end > 0 && end < passage.text.size() && (static_cast<unsigned char>(passage.text[end]) & 0xC0) == 0x80)
+        --end;
       passage.text.resize(end);
       files[(run / passage_file).string()] =
           Json{{"text", passage.text}, {"place", passage.place}, {"about", passage.about}}.line();

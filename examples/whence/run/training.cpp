@@ -274,7 +274,7 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
         .good_steps = static_cast<index_t>(numbers["good steps"]),
         .skipped = state.skipped});
   take_other_end(options, state);
-  if (folder.writes() && state.step < options.steps)  // those of a shorter run are not this run's
+  if (folder.writes() && state.step < options.steps)  // those of an earlier or a shorter run are not this run's
     for (const char* end : {"results.jsonl", "questions.jsonl", "weights.safetensors"}) remove_whole(folder.file(end));
   if (folder.writes() && !job.record.empty()) write_file(folder.file("run.json"), job.record);
 

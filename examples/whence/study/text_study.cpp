@@ -204,14 +204,12 @@ class TextStudyOptions final : public StudyOptions {
     return {.steps = 2000, .learning_rate = 1e-3, .warm_up = 100, .decay = "cosine"};
   }
 
-  void settle(const Fields& fields, const TrainingOptions& training) override {
+  void settle(const Fields& fields, const TrainingOptions&) override {
     check(fields, options_.corpus);
     for (const char* size : {"dim", "layers", "heads", "kv-heads"})
       fields.refuse_unless(size, options_.model.empty(), "beside --model, which has its sizes");
     fields.refuse_unless("tokeniser", !is_token_file(options_.corpus.data), "beside a token file, which has its own");
     vocabulary_ = TextStudy::tokeniser_of(options_)->vocabulary();
-    const bool validates = training.validate_every > 0 || options_.corpus.validation_share > 0;
-    fields.refuse_unless("validation-windows", validates, "validation text");
   }
 
   TransformerOptions model() const override {

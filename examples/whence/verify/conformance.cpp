@@ -133,7 +133,7 @@ Cell padding(const Subject& subject) {
 Cell prefix(const Subject& subject) {
   const auto model = subject.model();
   const bool consistent = subject.claims.prefix_consistent;
-  // Drawn positions are for runs of `capacity`. A claim that rows depend on the length gets a run long enough to show it,
+  // Drawn positions are for runs of `capacity`. A claim that rows depend on the length gets a run that can show it,
   // or the longest that there is: then rows that stay are no failure.
   const index_t most = consistent ? capacity : std::min(3 * capacity, subject.claims.longest);
   const Tensor tokens = tokens_of(1, most);

@@ -149,7 +149,7 @@ template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T su
 }
 
 // e^x as in tensor/math.h, except that below -60 (f32) or -708 (f64) the result is 0: such a term is negligible next to
-// 1, the largest of a softmax and the other summand of a sigmoid. In f32 its products with gradients would be subnormal,
+// 1, the largest of a softmax and the other summand of a sigmoid. In f32 products with gradients would be subnormal,
 // which is slow on x86; ALiBi's distant keys have many. NaN stays NaN.
 template <class T> static inline Vector<T> exponential(Vector<T> x) {
   using Of = ExponentialOf<T>;

@@ -111,17 +111,17 @@ def test_figures_in_prose_are_those_recorded():
     assert {f"{value:.1f}" for method in far if "DAPE-Kerple" in method for value in far[method]} == {"2.9", "3.0"}
     printed = papers.tables["cope/table2-flip_flop"].printed
     assert "are {:g}, {:g} and {:g} (".format(*(printed[method, "OOD"][0] for method in ("CoPE", "RoPE", "Absolute PE"))) in flat("README.md")
-    cope = records["cope/table2-flip_flop", "paper"].numbers["CoPE", "OOD"]
-    assert f"(CoPE of ours at that size, one seed: {cope[0]:.2f})" in flat("README.md")
+    cope, rope = (mean("cope/table2-flip_flop", "paper", method, "OOD") for method in ("CoPE", "RoPE"))
+    assert f"(ours at that size, one seed: CoPE {cope:.2f}, RoPE {rope:.2f})" in flat("README.md")
     solved = {method: sum(error < 1 for (who, column), errors in records["cope/table7-shapes", "mini"].numbers.items() if "In-dist" in column
                           and who == method for error in errors.values()) for method in ("CoPE", "RoPE", "Absolute PE")}
     assert (f"{solved['CoPE']} of CoPE's 24 runs end below 1 %, {solved['RoPE']} of RoPE's, and {solved['Absolute PE']} of those with absolute"
             in papers.tables["cope/table7-shapes"].presets["mini"]["why"])
     absolute, none = mean("cope/table5-wikitext", "mini", "Absolute PE", "Test PPL"), mean("dape-v2/table3", "mini", "NoPE", "1024 (1x)")
     assert f"({absolute:.2f} here; NoPE has {none:.2f} in dape-v2/table3)" in papers.tables["cope/table5-wikitext"].note
-    share, printed = {"350m": "4.9", "2.7b": "1.8", "6.7b": "0.8"}, papers.tables["dape/table1"].printed
-    lines = [line.split() for line in records["dape/table1", "mini"].printed]
-    assert all(line[7] == share[line[0][5:]] for line in lines if len(line) == 9 and line[1] == "dape(kerple)")
+    rows, printed = [line.split() for line in records["dape/table1", "mini"].printed], papers.tables["dape/table1"].printed
+    shares = [row[8] for row in rows if row[1:2] == ["dape(kerple)"] and row[3] == "512"]
+    assert "DAPE's share is {}, {} and {} %.".format(*shares) in papers.tables["dape/table1"].note and len(shares) == 3
     assert [round(100 - 100 * printed["Kerple", size][0] / printed["DAPE-Kerple", size][0]) for size in ("350M", "2.7B", "6.7B")] == [15, 12, 8]
 
 
@@ -240,6 +240,8 @@ def test_rows_are_kept_one_by_one_at_the_papers_size(ran, tmp_path):
     assert "</svg>" in (kept / "flip_flop-paper.svg").read_text()
     code, _, error = ran(*command, 2, "--row", "CoPE")
     assert code == 2 and "all rows required" in error
+    assert ran(*command, 2, "--row", "CoPE", "--row", "RoPE")[0] == 0  # no row is left of those before
+    assert len(reproduce.read_records(kept / "recorded.jsonl")["cope/table2-flip_flop", "paper"].numbers["RoPE", "OOD"]) == 2
 
 
 @pytest.mark.parametrize("preset", ["mini", "paper"])

@@ -543,6 +543,11 @@ def test_served(browser):
     assert re.fullmatch(r"(bias|scores) layer=0 head=0 i=9 j=4 = -\d+\.\d+", served.move(browser))
     served.stop()
 
+def test_another_text_is_served(folder):
+    served = Served(str(folder / "nasty"), "--text", str(folder / "nasty.txt"))
+    assert served.status() == served.status("?prompt=abc") == 200
+    served.stop()
+
 def test_served_to_two(browser, folder, tmp_path):
     """Tabs of two sequences stay apart, also when other pages have taken their sessions' place."""
     served, browsers = Served(str(folder / "run")), [browser, Page(chromium(), tmp_path)]

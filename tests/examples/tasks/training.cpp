@@ -144,10 +144,11 @@ TEST_CASE("training: a longer resume that is cut leaves no results or weights of
   const Scratch scratch("longer");
   OneNumber model;
   TrainingOptions options = upwards(scratch / "run");
-  const std::vector<std::string> ends{scratch / "run/weights.safetensors", scratch / "run/results.jsonl"};
+  const std::vector<std::string> ends{
+      scratch / "run/weights.safetensors", scratch / "run/results.jsonl", scratch / "run/questions.jsonl"};
   TrainingJob job = upwards_to(1.0, model);
   (void)train(job, options);
-  write_file(ends[1], "{}\n");
+  write_file(ends[1], "{}\n"), write_file(ends[2], "{}\n");
   options.resume = true;
   (void)train(job, options);  // nothing is left to do
   for (const std::string& end : ends) CHECK(std::filesystem::exists(end));

@@ -1,4 +1,7 @@
 // Tests of tile programs beyond the conformance matrix: instruction sets, f32, threads, dropout, memory, NaN.
+#include <cmath>
+#include <limits>
+
 #include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/attention/plan.h"

@@ -90,6 +90,8 @@ TEST_CASE("interpolation divides distances: equal ones stay equal, and whole mul
         Bare("interpolated(randomised(kerple, length=64), factor=" + factor + ")").logits(inputs).detach();
     for (index_t j = 0; j < 12; ++j) CHECK(at(divided, 0, 12, j) < at(divided, 0, 12, j + 1));
   }
+  CHECK(distance(Bare("interpolated(shifted(randomised(kerple, length=64), by=3), factor=2)").logits(inputs).detach(),
+            Bare("shifted(interpolated(randomised(kerple, length=64), factor=2), by=3)").logits(inputs).detach()) == 0);
   CHECK(distance(Bare("shifted(interpolated(alibi, factor=4), by=3)").logits(inputs).detach() * 4.0,
             Bare("alibi").logits(inputs).detach()) == 0);
 }

@@ -1,6 +1,8 @@
 // A training step: plain and wrapped steps make the same numbers; a step that fails does not count.
 #include "nn/training/training.h"
 
+#include <limits>
+
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -49,6 +51,26 @@ TEST_CASE("training step: a model without a parameter that trains is refused") {
   } model;
   MixedPrecision precision(model, DType::f32, AdamOptions{});
   CHECK_THROWS_WITH_AS(TrainingStep(precision, {}, {}), doctest::Contains("every parameter"), InputError);
+}
+
+TEST_CASE("training step: subnormal numbers are 0 in it, and kept after it") {
+  Weight model;
+  model.initialise(1);
+  MixedPrecision precision(model, DType::f32, {});
+  const auto kept = [] {
+    const volatile float least = std::numeric_limits<float>::min();
+    return least / 2 != 0;
+  };
+  bool inside = true;
+  const auto loss_of = [&](const TrainingBatch&, std::int64_t) {
+    inside = kept();
+    return sum(square(model.w));
+  };
+  TrainingStep(
+      precision, [](std::int64_t) { return TrainingBatch{.counted = 1}; }, loss_of)
+      .take(1, 0.1);
+  CHECK(!inside);
+  CHECK(kept());
 }
 
 TEST_CASE("training step: one that runs out of memory does not count, recorded or not") {

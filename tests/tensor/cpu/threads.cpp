@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <set>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "tensor/error.h"
+#include "tensor/subnormals.h"
 #include "tests/support/with.h"
 
 using namespace whence;
@@ -105,6 +107,26 @@ TEST_CASE("parallel_for: two threads with loops of their own at the same time") 
   }
   for (std::thread& caller : callers) caller.join();
   CHECK(right);
+}
+
+TEST_CASE("subnormal numbers are 0 while that is asked for, on all threads of a loop") {
+  const test::WithThreads scope(3);
+  const auto keeping = [] {
+    std::atomic<int> begun{0}, results{0}, operands{0};
+    parallel_for(3, 1, [&](index_t, index_t) {
+      for (++begun; begun < 3;) std::this_thread::yield();  // each thread has one
+      const volatile float least = std::numeric_limits<float>::min(),
+                           subnormal = std::numeric_limits<float>::denorm_min();
+      results += least / 2 != 0, operands += subnormal * 0x1p100f != 0;
+    });
+    return std::pair(results.load(), operands.load());
+  };
+  CHECK(keeping() == std::pair(3, 3));
+  {
+    const SubnormalsAsZero taken;
+    CHECK(keeping() == std::pair(0, 0));
+  }
+  CHECK(keeping() == std::pair(3, 3));
 }
 
 TEST_CASE("parallel_for: a forked child has loops too") {

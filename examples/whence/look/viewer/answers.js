@@ -1,5 +1,5 @@
 // The model's answers at tokens with a question, and words for them.
-import { format, make, token_text } from "./elements.js";
+import { format, loss_text, make, token_text } from "./elements.js";
 import { run_named, tokens, visible } from "./data.js";
 import { single_run, token_name } from "./frame.js";
 
@@ -22,5 +22,5 @@ export function words_at(t) {
   const { wanted, likeliest, loss } = here;
   return ["After ", token_name(t), " the answer is ", answer_name(wanted[0]), ". The model says ",
     likeliest.map(([text, share], k) => [k ? ", " : "", answer_name(text), ` ${percent(share)}`]),
-    is_right(here) ? ": right" : make("b", { class: "wrong" }, ": wrong"), `, loss ${format(loss, 3)}.`].flat(2);
+    is_right(here) ? ": right" : make("b", { class: "wrong" }, ": wrong"), `, loss ${loss_text(loss, 3)}.`].flat(2);
 }

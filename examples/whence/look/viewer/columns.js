@@ -1,5 +1,5 @@
 // A column for each model: the text of its scheme, its loss curve, its wrong answers and its maps.
-import { button, clamped, counted, dress, format, make, sum_of, svg_line, svg_text } from "./elements.js";
+import { button, clamped, counted, dress, loss_text, make, sum_of, svg_line, svg_text } from "./elements.js";
 import { pointer, state } from "./state.js";
 import { range_of } from "./data.js";
 import { share_of, theme } from "./colour.js";
@@ -155,8 +155,8 @@ function answers_of({ look: seen, edits }) {
   const asked = seen.run.predictions.filter(Boolean);
   const right = asked.filter(({ wanted, likeliest }) => likeliest[0]?.[0] === wanted[0]).length;
   const edited = edits.length && seen.loss_without_edits !== undefined
-    ? `, ${format(seen.loss_without_edits)} without the edits` : "";
-  return `This sequence, ${seen.run.label}: ${right} of ${asked.length} answers right, loss ${format(seen.loss)}${edited}.`;
+    ? `, ${loss_text(seen.loss_without_edits)} without the edits` : "";
+  return `This sequence, ${seen.run.label}: ${right} of ${asked.length} answers right, loss ${loss_text(seen.loss)}${edited}.`;
 }
 
 function build_pairs(column, quantities) {

@@ -22,6 +22,9 @@ export function format(value, digits = 4) {
   return merged && digits < 7 ? format(value, digits + 1) : String(rounded);
 }
 
+// A loss that is not finite is null.
+export const loss_text = (loss, digits) => loss === null ? "not finite" : format(loss, digits);
+
 export const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);
 export const norm_of = (vector) => Math.sqrt(sum_of(Array.from(vector, (value) => value * value)));
 

@@ -1,6 +1,6 @@
 // Edits of numbers in the middle of a pass, in the engine's own words: "gates layer=0 head=1 i=9 j=3 = 0". They change
 // pairs, vectors of the pass (q, k, v) and parameters of the scheme; one number or many.
-import { button, clamped, counted, dress, format, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
+import { button, clamped, counted, dress, format, loss_text, make, name_cell, note, right_cell, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
 import { key_of, letters_of, part_of, place_text, word_of } from "./data.js";
 import { choose, update } from "./frame.js";
@@ -87,13 +87,13 @@ const lines_of = (learner) => learner.edits.map((edit, k) => {
   const { predicted, real } = learner.outcomes.find((each) => each.edit === edit) ?? {};
   const undo = button("undo", `undo ${k}`, () => set_edits(learner, learner.edits.filter((each) => each !== edit)),
     { "aria-label": `undo ${edit}` });
-  return [name_cell(edit), right_cell(signed(predicted)), right_cell(signed(real)), make("td", {}, undo)];
+  return [name_cell(edit), right_cell(signed(predicted)), right_cell(real === null ? loss_text(real) : signed(real)), make("td", {}, undo)];
 });
 
 // Describes the effect of the edits in force; "" before the engine has answered.
 export function outcome_words({ look: seen, edits }) {
   if (!edits.length || seen?.loss_without_edits === undefined) return "";
-  return `Loss ${format(seen.loss_without_edits)} before, ${format(seen.loss)} with ` +
+  return `Loss ${loss_text(seen.loss_without_edits)} before, ${loss_text(seen.loss)} with ` +
     `${edits.length > 1 ? "all edits" : "the edit"}. Predicted: gradient times change, each edit alone.`;
 }
 

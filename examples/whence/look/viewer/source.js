@@ -32,7 +32,8 @@ export const source = {
 if (source.is_served) source.put_edits = async (edits) => {
   if (!edits.length) return "";
   const { edits: [{ real, predicted }] } = await ask_server({ ask: "edit", model: 0, edits: [edits.join("; ")] });
-  return `The loss changes by ${real.toPrecision(3)}; the gradient said ${predicted?.toPrecision(3) ?? "nothing"}.`;
+  const change = real === null ? "The loss is not finite" : `The loss changes by ${real.toPrecision(3)}`;
+  return `${change}; the gradient said ${predicted?.toPrecision(3) ?? "nothing"}.`;
 };
 async function ask_server(question) {
   const answer = await fetch(`ask${location.search}`, { method: "POST", body: JSON.stringify(question) })
